@@ -1,0 +1,54 @@
+// The coordinator, put together: store, dispatcher, committer, grant loop, maintenance and the gRPC
+// services. `nightshift coordinator` serves it on an address; `nightshift run` embeds it and talks
+// to it through in-process channels, which take the same path as TCP from the services on.
+#ifndef NIGHTSHIFT_COORDINATOR_COORDINATOR_H_
+#define NIGHTSHIFT_COORDINATOR_COORDINATOR_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace grpc {
+class Channel;
+}
+
+namespace nightshift {
+
+struct CoordinatorOptions {
+  std::string data_dir;
+  // "HOST:PORT", port 0 picks one; empty: in-process channels only.
+  std::string grpc_address;
+  // Clients and workers must present it as "authorization: Bearer TOKEN"; empty asks for none.
+  std::string token;
+  absl::Duration lease_ttl = absl::Seconds(30);
+  absl::Duration reclaim_grace = absl::Seconds(10);
+  // Called once, from any thread, when the store can no longer be trusted: stop and exit with 75.
+  std::function<void(absl::Status)> on_broken;
+};
+
+class Coordinator {
+ public:
+  // FailedPrecondition: the folder is in use or of a newer version. Unavailable: port taken. The
+  // text is one line for a person.
+  static absl::StatusOr<std::unique_ptr<Coordinator>> Start(CoordinatorOptions options);
+  // Shuts down if that has not been done.
+  virtual ~Coordinator() = default;
+
+  virtual std::shared_ptr<grpc::Channel> InProcessChannel() = 0;
+  // With the real port; empty when in-process only.
+  virtual std::string grpc_address() const = 0;
+  // Jobs found at start: all, and those that go on.
+  virtual int jobs_loaded() const = 0;
+  virtual int jobs_resumed() const = 0;
+
+  // Ends the streams, commits what has arrived, closes the store. At most about `grace`.
+  virtual void Shutdown(absl::Duration grace) = 0;
+};
+
+}  // namespace nightshift
+
+#endif  // NIGHTSHIFT_COORDINATOR_COORDINATOR_H_

@@ -1,0 +1,212 @@
+// The coordinator's memory and the order of its steps: which jobs there are, what of them is
+// finished, who holds what, and what goes out next. It owns the one lock of the core; decisions
+// are made in the pure files beside it (job_state, pending_queue, lease_table, worker_registry,
+// batch_sizer, fair_share, retry_policy). It does no I/O and asks no clock: `now` is an argument,
+// and what must be written or sent is returned to the caller.
+//
+// Thread-safe. Nothing slow happens under its lock.
+//
+// Durable state changes have three steps, all driven by the committer's single thread:
+//   Prepare… (decide, under the lock)  →  Store::Commit  →  Apply… (move memory, under the lock)
+// so that memory never says what the disk does not. Between the two a request is "committing":
+// nobody can lease it and a second result for it is a duplicate.
+#ifndef NIGHTSHIFT_COORDINATOR_CORE_DISPATCHER_H_
+#define NIGHTSHIFT_COORDINATOR_CORE_DISPATCHER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "coordinator/core/ids.h"
+#include "nightshift/v1/jobs.pb.h"
+#include "nightshift/v1/record.pb.h"
+#include "nightshift/v1/worker.pb.h"
+
+namespace nightshift {
+
+struct DispatcherOptions {
+  // A worker that has been silent, or whose stream has been gone, for this long loses its leases.
+  absl::Duration lease_ttl = absl::Seconds(30);
+  // After a restart, how long requests that may be in a worker's hands wait to be claimed. Zero
+  // when no worker can have survived (the embedded coordinator of `nightshift run`).
+  absl::Duration reclaim_grace = absl::Seconds(10);
+  uint64_t random_seed = 0;  // of retry jitter
+  uint64_t epoch = 1;
+};
+
+// Everything about a job that a restart reads back. See coordinator/jobs/recovery.h.
+struct LoadedJob {
+  JobNumber number = 0;
+  v1::JobRecord record;
+  // One per chunk of kChunkRequests, in order; bitmap of finished requests. Empty for jobs in a
+  // terminal state, whose sums are enough.
+  std::vector<std::string> finished_bitmaps;
+  v1::ProgressSums sums;
+  std::vector<std::pair<uint64_t, v1::AttemptRecord>> attempts;
+};
+
+// One batch of requests for one backend of one worker; the bodies are read by the caller.
+struct Grant {
+  WorkerNumber worker = 0;
+  uint64_t lease_id = 0;
+  std::string backend;
+  struct Item {
+    RequestId id;
+    int32_t attempt = 0;  // charged attempts so far
+  };
+  std::vector<Item> items;  // grouped by job, indexes rising within a run
+};
+
+struct GrantPlan {
+  std::vector<Grant> grants;
+  // Jobs whose lease frontier must be durable (Committer::Execute with kFrontier) before any of
+  // the grants is sent.
+  std::vector<JobNumber> frontier_moved;
+  // When to plan again even if nothing happens (a retry or a grace period is due).
+  MonotonicTime next_due = MonotonicTime::Infinite();
+};
+
+// A message for a worker that the caller sends after the step that returned it.
+struct Outgoing {
+  WorkerNumber worker = 0;
+  v1::CoordinatorMessage message;
+};
+
+// What the committer is asked to do to a job, besides recording results.
+struct JobCommand {
+  enum class Kind {
+    kSeal,      // a submitted job becomes real: `record` is whole, its requests are in the store
+    kFrontier,  // make the lease frontier durable
+    kPause,
+    kResume,
+    kCancel,
+    kExpire,  // the deadline has passed
+    kStop,    // an error policy: state `failed`, with `detail`
+    kReopen,  // after `retry`: `reopened` indexes are pending again
+    kDelete,
+  };
+  Kind kind = Kind::kFrontier;
+  JobNumber job = 0;
+  v1::PauseReason reason = v1::PAUSE_REASON_NONE;
+  std::string detail;
+  v1::JobRecord record;  // kSeal
+  // kSeal: indexes that are recorded as failed from the start (bad lines taken with
+  // --skip-bad-lines), rising.
+  std::vector<uint64_t> invalid;
+  std::vector<uint64_t> reopened;  // kReopen, rising
+};
+
+// The decision about one result of a worker.
+struct ResultDecision {
+  enum class Kind {
+    kRecord,     // write the outcome of `outcome`; the body is the result's
+    kRetry,      // write `attempts`, try again later
+    kDuplicate,  // has an outcome: count, acknowledge, drop
+    kDrop,       // unknown, deleted, cancelled or ended job: acknowledge, drop
+  };
+  Kind kind = Kind::kDrop;
+  RequestId id;
+  v1::OutcomeRecord outcome;         // kRecord, complete but for body_size
+  v1::AttemptRecord attempts;        // kRetry: the row to write
+  bool delete_attempts_row = false;  // kRecord: there is a row to delete
+};
+
+struct ResultEvent {
+  WorkerNumber worker = 0;
+  v1::AttemptResult result;
+};
+
+// What one commit does to memory once it is durable; made by Prepare, used once by Apply.
+struct CommitPlan {
+  // One per result given to Prepare, same order.
+  std::vector<ResultDecision> decisions;
+  // Job rows to write in the same commit, whole.
+  struct JobWrite {
+    JobNumber job = 0;
+    v1::JobRecord record;
+    bool erase = false;  // delete the job with all its rows
+  };
+  std::vector<JobWrite> job_writes;
+  std::vector<JobCommand> commands;  // those that Prepare accepted
+};
+
+class Dispatcher {
+ public:
+  explicit Dispatcher(DispatcherOptions options);
+  ~Dispatcher();
+
+  // Called (under no lock) whenever a grant may have become possible or a job's status changed, so
+  // that the grant loop and watchers can look. Set once, before anything else.
+  void SetWakeUp(std::function<void()> wake_up);
+
+  // --- start -----------------------------------------------------------------------------------
+  // Before serving. Requests below a job's lease frontier wait `reclaim_grace` from `now`.
+  void Load(std::vector<LoadedJob> jobs, MonotonicTime now);
+
+  // --- workers ---------------------------------------------------------------------------------
+  struct HelloReply {
+    WorkerNumber worker = 0;
+    v1::Welcome welcome;
+  };
+  // InvalidArgument for another protocol. A Hello of a session that is connected already replaces
+  // the old stream (the caller closes it).
+  absl::StatusOr<HelloReply> OnHello(const v1::Hello& hello, MonotonicTime now, absl::Time wall);
+  void OnReport(WorkerNumber worker, const v1::Report& report, MonotonicTime now);
+  void OnReturned(WorkerNumber worker, const v1::Returned& returned, MonotonicTime now);
+  void OnDrain(WorkerNumber worker, const v1::Drain& drain, MonotonicTime now);
+  void OnStreamClosed(WorkerNumber worker, MonotonicTime now);
+  // Lapses the leases of workers that have been silent or gone for lease_ttl. Call every second.
+  void Tick(MonotonicTime now);
+
+  // --- leases ----------------------------------------------------------------------------------
+  // Decides what goes out now and marks it leased.
+  GrantPlan PlanGrants(MonotonicTime now);
+  // The caller could not send these (stream gone, message full): they go back to the front.
+  void Ungrant(WorkerNumber worker, absl::Span<const RequestId> ids, MonotonicTime now);
+
+  // --- commits (the committer's thread only) ----------------------------------------------------
+  // `results` are in order of arrival. For each command either a place in plan.commands or a status
+  // in `refused` (same length as `commands`, OK = accepted).
+  CommitPlan Prepare(absl::Span<const ResultEvent> results, absl::Span<const JobCommand> commands,
+                     std::vector<absl::Status>* refused, MonotonicTime now, absl::Time wall);
+  // After the commit is durable. Returns messages for workers (revocations); acknowledgements are
+  // the committer's.
+  std::vector<Outgoing> Apply(const CommitPlan& plan, MonotonicTime now, absl::Time wall);
+
+  // --- what people see -------------------------------------------------------------------------
+  // NotFound, or InvalidArgument for an ambiguous prefix.
+  absl::StatusOr<JobNumber> FindJob(absl::string_view id_or_prefix) const;
+  std::optional<JobNumber> FindJobByToken(absl::string_view token) const;
+  absl::StatusOr<v1::JobStatus> GetStatus(JobNumber job, MonotonicTime now) const;
+  // Newest first.
+  std::vector<JobNumber> ListJobs() const;
+  std::vector<v1::WorkerStatus> ListWorkers(MonotonicTime now) const;
+  absl::StatusOr<v1::JobRecord> GetRecord(JobNumber job) const;
+  // A copy of the finished bitmap of one chunk; NotFound past the end. Jobs loaded in a terminal
+  // state have none in memory: FailedPrecondition.
+  absl::StatusOr<std::string> FinishedBitmap(JobNumber job, uint32_t chunk) const;
+  // Rises with every change of the job that a watcher may care for; 0 = unknown job.
+  uint64_t ChangeCount(JobNumber job) const;
+  // Jobs in a non-terminal state whose deadline (wall clock) has passed.
+  std::vector<JobNumber> ExpiredJobs(absl::Time wall) const;
+
+  int64_t duplicate_results() const;
+  int64_t lapsed_leases() const;
+
+ private:
+  struct Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace nightshift
+
+#endif  // NIGHTSHIFT_COORDINATOR_CORE_DISPATCHER_H_

@@ -1,0 +1,55 @@
+# How this project's targets are made: one place for warnings, sanitizers and labels.
+
+set(NIGHTSHIFT_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror)
+
+add_library(nightshift_flags INTERFACE)
+target_include_directories(nightshift_flags INTERFACE "${CMAKE_SOURCE_DIR}")
+target_compile_options(nightshift_flags INTERFACE ${NIGHTSHIFT_WARNINGS})
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(nightshift_flags INTERFACE -Wthread-safety -Werror=thread-safety)
+endif()
+if(NIGHTSHIFT_SANITIZE)
+  add_compile_options(-fsanitize=${NIGHTSHIFT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${NIGHTSHIFT_SANITIZE})
+endif()
+
+# The linker's time is a good part of a small rebuild; take a fast one where it is installed.
+find_program(NIGHTSHIFT_MOLD mold)
+if(NIGHTSHIFT_MOLD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_link_options(-fuse-ld=mold)
+elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  find_program(NIGHTSHIFT_LLD ld.lld)
+  if(NIGHTSHIFT_LLD)
+    add_link_options(-fuse-ld=lld)
+  endif()
+endif()
+
+find_program(NIGHTSHIFT_CCACHE ccache)
+if(NIGHTSHIFT_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${NIGHTSHIFT_CCACHE}")
+endif()
+
+# nightshift_library(NAME SOURCES a.cc … [PUBLIC target…] [PRIVATE target…])
+# A static library of one layer. Third-party targets belong under PRIVATE.
+function(nightshift_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC ${ARG_PUBLIC} PRIVATE nightshift_flags ${ARG_PRIVATE})
+  target_include_directories(${name} PUBLIC "${CMAKE_SOURCE_DIR}")
+endfunction()
+
+# nightshift_test(NAME LABELS unit [tsan] SOURCES a_test.cc … DEPS target…)
+# One GoogleTest program, one ctest entry; ctest -R NAME runs it, --gtest_filter narrows it.
+function(nightshift_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE nightshift_flags ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main Threads::Threads)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  if("tsan" IN_LIST ARG_LABELS)
+    add_dependencies(tsan_tests ${name})
+  endif()
+endfunction()

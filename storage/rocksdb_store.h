@@ -1,0 +1,31 @@
+// The Store on RocksDB.
+#ifndef NIGHTSHIFT_STORAGE_ROCKSDB_STORE_H_
+#define NIGHTSHIFT_STORAGE_ROCKSDB_STORE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "storage/store.h"
+
+namespace nightshift {
+
+struct RocksDbStoreOptions {
+  // The folder; made (with its parents) when absent. Local file systems only: the lock that keeps a
+  // second coordinator out does not hold on every network file system.
+  std::string path;
+  // Memory for all write buffers together, bytes. Less flushes more often; more is lost to nobody,
+  // only replayed after a crash.
+  size_t write_buffer_bytes = size_t{64} << 20;
+  // Memory for cached blocks, bytes.
+  size_t cache_bytes = size_t{32} << 20;
+};
+
+// FailedPrecondition when another process has the folder open (the text names it and says what to
+// do), PermissionDenied or NotFound when it cannot be written, DataLoss when what is there is
+// damaged beyond an ordinary crash.
+absl::StatusOr<std::unique_ptr<Store>> OpenRocksDbStore(const RocksDbStoreOptions& options);
+
+}  // namespace nightshift
+
+#endif  // NIGHTSHIFT_STORAGE_ROCKSDB_STORE_H_

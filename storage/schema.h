@@ -1,0 +1,29 @@
+// The version of the layout of a store, and the counters that outlive a process.
+#ifndef NIGHTSHIFT_STORAGE_SCHEMA_H_
+#define NIGHTSHIFT_STORAGE_SCHEMA_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "storage/store.h"
+
+namespace nightshift {
+
+// Raise it with every change of keys or records that an older program would misread, and add the
+// step to kUpgrades in schema.cc.
+inline constexpr uint32_t kSchemaVersion = 1;
+
+// Call once after opening, before anything else is read. A new store gets the current version; an
+// older one is upgraded step by step; FailedPrecondition for a newer one, naming both versions.
+absl::Status PrepareSchema(Store& store);
+
+// The number of this run of the coordinator: one more than the last, synced before it is returned.
+absl::StatusOr<uint64_t> StartEpoch(Store& store);
+
+// A job number that was never handed out before. Thread-safe.
+absl::StatusOr<uint64_t> NextJobNumber(Store& store);
+
+}  // namespace nightshift
+
+#endif  // NIGHTSHIFT_STORAGE_SCHEMA_H_

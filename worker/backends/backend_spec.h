@@ -1,0 +1,35 @@
+// --backend SPEC and the entries under `backends:` of a configuration file, parsed and completed.
+#ifndef NIGHTSHIFT_WORKER_BACKENDS_BACKEND_SPEC_H_
+#define NIGHTSHIFT_WORKER_BACKENDS_BACKEND_SPEC_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace nightshift {
+
+struct BackendSpec {
+  std::string name;      // shown and recorded; the URL's host:port, or the configured name
+  std::string kind;      // "openai" (any compatible server), "cerebras", "vllm", …, "sim"
+  std::string base_url;  // ends before the endpoint's own path: "http://127.0.0.1:8000" + "/v1/…"
+  std::string api_key;   // a secret: never logged, never sent to the coordinator
+  absl::Duration connect_timeout = absl::Seconds(5);
+  absl::Duration request_timeout = absl::Minutes(10);  // whole call
+  double price_prompt_per_million = -1;                // USD; negative = not known
+  double price_completion_per_million = -1;
+};
+
+// The environment, as an argument.
+using GetEnv = const char* (*)(const char*);
+
+// A base URL, KIND=URL, "cerebras", or "sim" (base_url is then empty and filled in by whoever
+// starts the embedded server). InvalidArgument names what is wrong, and FailedPrecondition a key
+// that is missing, with every place that was looked in.
+absl::StatusOr<BackendSpec> ParseBackendSpec(absl::string_view text, GetEnv getenv);
+
+}  // namespace nightshift
+
+#endif  // NIGHTSHIFT_WORKER_BACKENDS_BACKEND_SPEC_H_

@@ -1,0 +1,46 @@
+// The worker, put together: event loop with backends, runner, and the stream to the coordinator.
+#ifndef NIGHTSHIFT_WORKER_WORKER_H_
+#define NIGHTSHIFT_WORKER_WORKER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker/backends/backend_spec.h"
+
+namespace grpc {
+class Channel;
+}
+
+namespace nightshift {
+
+struct WorkerOptions {
+  std::string name;                        // empty: HOST-PID
+  std::vector<BackendSpec> backends;       // at least one, names unique
+  std::shared_ptr<grpc::Channel> channel;  // to the coordinator
+  std::string token;
+  int concurrency = 0;  // calls in flight per backend; 0 = found by itself
+};
+
+class Worker {
+ public:
+  // Starts its threads and goes on trying to reach the coordinator until it is told to stop.
+  static absl::StatusOr<std::unique_ptr<Worker>> Start(WorkerOptions options);
+  // Aborts what is left.
+  virtual ~Worker() = default;
+
+  // Takes no new work, waits up to `grace` for the calls in flight and for their acknowledgement,
+  // hands back the rest. Blocks. True when nothing was left.
+  virtual bool Drain(absl::Duration grace) = 0;
+  // Gives up calls in flight now; makes a Drain in another thread return soon.
+  virtual void Abort() = 0;
+  // How long there has been nothing to do; zero while there is.
+  virtual absl::Duration IdleFor() const = 0;
+  virtual int in_flight() const = 0;
+};
+
+}  // namespace nightshift
+
+#endif  // NIGHTSHIFT_WORKER_WORKER_H_
