@@ -30,6 +30,7 @@
 #include "nightshift/v1/jobs.pb.h"
 #include "nightshift/v1/record.pb.h"
 #include "nightshift/v1/worker.pb.h"
+#include "storage/write_set.h"
 
 namespace nightshift {
 
@@ -91,7 +92,7 @@ struct JobCommand {
     kCancel,
     kExpire,  // the deadline has passed
     kStop,    // an error policy: state `failed`, with `detail`
-    kReopen,  // after `retry`: `reopened` indexes are pending again
+    kReopen,  // `retry`: the job runs again; `finished_bitmaps` and `sums` are what stays
     kDelete,
   };
   Kind kind = Kind::kFrontier;
@@ -99,10 +100,13 @@ struct JobCommand {
   v1::PauseReason reason = v1::PAUSE_REASON_NONE;
   std::string detail;
   v1::JobRecord record;  // kSeal
-  // kSeal: indexes that are recorded as failed from the start (bad lines taken with
-  // --skip-bad-lines), rising.
+  // kSeal: indexes that are failed from the start (bad lines taken with --skip-bad-lines), rising.
   std::vector<uint64_t> invalid;
-  std::vector<uint64_t> reopened;  // kReopen, rising
+  // kReopen: what is finished after the reopening, as in LoadedJob.
+  std::vector<std::string> finished_bitmaps;
+  v1::ProgressSums sums;
+  // kSeal, kReopen: rows that go into the same commit.
+  WriteSet extra;
 };
 
 // The decision about one result of a worker.
