@@ -1,0 +1,45 @@
+// The small HTTP endpoint that supervisors and load balancers ask: `/healthz` (the process is
+// alive) and `/readyz` (it can do its work now, or why not). Coordinator and worker each have one.
+//
+// Thread-safe. Serves on threads of its own until it is destroyed.
+#ifndef NIGHTSHIFT_BASE_HEALTH_SERVER_H_
+#define NIGHTSHIFT_BASE_HEALTH_SERVER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace nightshift {
+
+class HealthServer {
+ public:
+  // `address` is "HOST:PORT", port 0 picks one. `ready` is asked on every /readyz, from any thread
+  // of the server, and must answer at once: OK, or a sentence that says what is missing.
+  // Unavailable when the address cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<HealthServer>> Start(const std::string& address,
+                                                             std::function<absl::Status()> ready);
+  ~HealthServer();
+
+  // "HOST:PORT" with the real port.
+  const std::string& address() const { return address_; }
+
+ private:
+  struct Impl;
+  HealthServer(std::unique_ptr<Impl> impl, std::string address);
+
+  std::unique_ptr<Impl> impl_;
+  const std::string address_;
+};
+
+// Splits "HOST:PORT" ("[::1]:80" for IPv6). InvalidArgument says what an address looks like.
+absl::Status SplitAddress(const std::string& address, std::string* host, int* port);
+
+// Whether `host` can be reached from this machine only: "localhost", 127.0.0.0/8, "::1".
+bool IsLoopbackHost(const std::string& host);
+
+}  // namespace nightshift
+
+#endif  // NIGHTSHIFT_BASE_HEALTH_SERVER_H_

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Installs what is needed, builds, and runs every test that gates a change:
+#
+#   clang   builds with thread-safety analysis as errors
+#   tsan    pure logic under ThreadSanitizer
+#   asan    unit tests under AddressSanitizer and UBSan
+#   dev     everything: unit, tidy, command line, integration and fault tests
+#
+#   deploy/test.sh            all of it
+#   deploy/test.sh dev        only the named presets
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+deploy/install.sh
+
+presets=("$@")
+[ ${#presets[@]} -gt 0 ] || presets=(clang tsan asan dev)
+
+for preset in "${presets[@]}"; do
+  started=$SECONDS
+  echo "=== $preset: build"
+  cmake --preset "$preset" >/dev/null
+  cmake --build --preset "$preset"
+  echo "=== $preset: built in $((SECONDS - started)) s"
+  [ "$preset" = clang ] && continue
+  ctest --preset "$preset" --no-tests=error
+done
