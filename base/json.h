@@ -25,7 +25,7 @@ absl::string_view JsonKindName(JsonKind kind);
 
 // One member of an object. The views point into the text that was given.
 struct JsonMember {
-  absl::string_view raw_key;    // between the quotes, escapes as written
+  absl::string_view raw_key;    // between the quotes, escapes as written; of elements empty
   absl::string_view raw_value;  // from its first byte to its last, no surrounding space
   JsonKind kind;
   size_t value_offset;  // of raw_value in the text
@@ -35,6 +35,9 @@ struct JsonMember {
 // InvalidArgument (with a reason and the byte offset, from 0) for anything that is not exactly one
 // valid object in valid UTF-8, with blanks around it at most.
 absl::StatusOr<std::vector<JsonMember>> SplitJsonObject(absl::string_view text);
+
+// The same for one list: its elements in order, with empty keys.
+absl::StatusOr<std::vector<JsonMember>> SplitJsonArray(absl::string_view text);
 
 // Checks one JSON document of any kind: InvalidArgument with reason and byte offset when not valid.
 absl::Status CheckJson(absl::string_view text);
