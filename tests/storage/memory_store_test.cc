@@ -1,0 +1,32 @@
+#include "storage/memory_store.h"
+
+#include "tests/storage/store_conformance.h"
+
+namespace nightshift {
+namespace {
+
+class MemoryStoreFixture final : public StoreFixture {
+ public:
+  Store& store() override { return *store_; }
+
+ private:
+  const std::unique_ptr<Store> store_ = NewMemoryStore();
+};
+
+INSTANTIATE_TEST_SUITE_P(Memory, StoreConformanceTest,
+                         testing::Values(StoreFixtureMaker{
+                             "memory", [] { return std::make_unique<MemoryStoreFixture>(); }}));
+
+TEST(MemoryStoreTest, ScanMayOutliveItsStore) {
+  std::unique_ptr<Store> store = NewMemoryStore();
+  WriteSet writes;
+  writes.Put(Family::kJobs, "a", "1");
+  ASSERT_TRUE(store->Commit(std::move(writes)).ok());
+  const std::unique_ptr<StoreIterator> rows = store->Scan(Family::kJobs, "", "");
+  store.reset();
+  ASSERT_TRUE(rows->Valid());
+  EXPECT_EQ(rows->value(), "1");
+}
+
+}  // namespace
+}  // namespace nightshift
