@@ -1,0 +1,55 @@
+#include "proto/channel.h"
+
+#include <grpc/support/log.h>
+#include <grpcpp/grpcpp.h>
+
+#include "base/log.h"
+
+namespace nightshift {
+namespace {
+
+// A peer that answers no ping for this long is gone: 20 s at worst, well below the lease's 30 s.
+constexpr int kKeepaliveTimeMs = 10'000;
+constexpr int kKeepaliveTimeoutMs = 10'000;
+// Pings may come twice as often as they are sent, so that timers that drift do no harm.
+constexpr int kPingIntervalMinMs = 5'000;
+
+constexpr int kReconnectInitialMs = 200;
+constexpr int kReconnectMaxMs = 5'000;
+// Despite its name also how long one attempt to connect may take.
+constexpr int kReconnectMinMs = 5'000;
+
+void LogFromGrpc(gpr_log_func_args* args) { LogDebug("grpc: ", args->message); }
+
+}  // namespace
+
+grpc::ChannelArguments CoordinatorChannelArguments() {
+  grpc::ChannelArguments args;
+  args.SetMaxReceiveMessageSize(kMessageBytesMax);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectInitialMs);
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMinMs);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
+  // Retries are ours: a stream that is opened again begins with another Hello.
+  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  return args;
+}
+
+void SetCoordinatorServerArguments(grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(kMessageBytesMax);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kPingIntervalMinMs);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+}
+
+void RouteGrpcLog() { gpr_set_log_function(LogFromGrpc); }
+
+}  // namespace nightshift
