@@ -185,6 +185,10 @@ class Dispatcher {
   // After the commit is durable. Returns messages for workers (revocations); acknowledgements are
   // the committer's.
   std::vector<Outgoing> Apply(const CommitPlan& plan, MonotonicTime now, absl::Time wall);
+  // Whether a state change waits that no result or command asks for (the end of a cancellation,
+  // what a crash interrupted). Run another round, with nothing if need be: every Prepare takes it
+  // up. Cheap; the wake-up is called when it becomes true. Look after Load, too.
+  bool HasInternalWork() const;
 
   // --- what people see -------------------------------------------------------------------------
   // NotFound, or InvalidArgument for an ambiguous prefix.
@@ -202,6 +206,10 @@ class Dispatcher {
   uint64_t ChangeCount(JobNumber job) const;
   // Jobs in a non-terminal state whose deadline (wall clock) has passed.
   std::vector<JobNumber> ExpiredJobs(absl::Time wall) const;
+
+  // Recounts everything the slow way and breaks the program on a difference. For tests and the
+  // simulation.
+  void CheckConsistent() const;
 
   int64_t duplicate_results() const;
   int64_t lapsed_leases() const;

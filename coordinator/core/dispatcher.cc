@@ -1,0 +1,220 @@
+#include "coordinator/core/dispatcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "coordinator/core/dispatcher_impl.h"
+#include "coordinator/core/job_state.h"
+
+namespace nightshift {
+namespace {
+
+absl::Status UnknownJob(JobNumber job) {
+  return absl::NotFoundError(absl::StrCat("there is no job with number ", job));
+}
+
+}  // namespace
+
+JobDraft Dispatcher::Impl::DraftOf(const Job& job) const {
+  JobDraft draft;
+  draft.record = job.record;
+  draft.sums = job.sums;
+  draft.finished = job.ended() ? job.sums.succeeded() + job.sums.failed()
+                               : static_cast<int64_t>(job.queue->finished());
+  draft.sampled_succeeded = job.sampled_succeeded;
+  draft.sampled_failed = job.sampled_failed;
+  draft.state_before = job.record.state();
+  draft.frontier = job.ended() ? 0 : static_cast<int64_t>(job.queue->frontier());
+  return draft;
+}
+
+void Dispatcher::Impl::SetInternalWork(JobNumber job, bool waits) {
+  if (waits) {
+    internal_work.insert(job);
+  } else {
+    internal_work.erase(job);
+  }
+  has_internal_work = !internal_work.empty();
+}
+
+void Dispatcher::Impl::Load(std::vector<LoadedJob> loaded, MonotonicTime now) {
+  MutexLock lock(&mutex);
+  const bool no_grace = options.reclaim_grace <= absl::ZeroDuration();
+  const MonotonicTime holes_open_at = no_grace ? now : now + options.reclaim_grace;
+  for (LoadedJob& from : loaded) {
+    if (from.record.state() == v1::JOB_STATE_UNSPECIFIED ||
+        from.record.state() == v1::JOB_STATE_VALIDATING) {
+      LogError("job ", from.record.id(), " was never sealed: it is left out");
+      continue;
+    }
+    auto made = std::make_unique<Job>();
+    made->number = from.number;
+    const bool ended = JobStateInfo(from.record.state()).terminal;
+    made->sums =
+        ended && from.record.has_final_sums() ? from.record.final_sums() : std::move(from.sums);
+    made->record = std::move(from.record);
+    made->model_set =
+        model_sets.Intern({made->record.models().begin(), made->record.models().end()});
+    if (!ended) {
+      made->queue = std::make_unique<PendingQueue>(
+          static_cast<uint64_t>(made->record.total()), from.finished_bitmaps,
+          static_cast<uint64_t>(made->record.lease_frontier()), holes_open_at);
+      made->queue->Advance(now);
+      for (const auto& [index, attempts] : from.attempts) {
+        made->attempts[index] = {attempts.charged(), attempts.lost_workers()};
+      }
+      if (static_cast<int64_t>(made->queue->finished()) !=
+          made->sums.succeeded() + made->sums.failed()) {
+        LogError("job ", made->record.id(), ": the store says ", made->queue->finished(),
+                 " requests are finished but counts ", made->sums.succeeded() + made->sums.failed(),
+                 "; nightshift audit ", made->record.id(), " says more");
+      }
+    }
+    Job* job = jobs.Add(std::move(made));
+    Touch(job);
+    JobDraft draft = DraftOf(*job);
+    Settle(&draft, absl::UnixEpoch());
+    if (draft.write_row) SetInternalWork(job->number, true);
+  }
+}
+
+Dispatcher::Dispatcher(DispatcherOptions options) : impl_(std::make_unique<Impl>(options)) {}
+Dispatcher::~Dispatcher() = default;
+
+void Dispatcher::SetWakeUp(std::function<void()> wake_up) { impl_->wake_up = std::move(wake_up); }
+
+void Dispatcher::Load(std::vector<LoadedJob> jobs, MonotonicTime now) {
+  impl_->Load(std::move(jobs), now);
+  impl_->WakeUp();
+}
+
+absl::StatusOr<Dispatcher::HelloReply> Dispatcher::OnHello(const v1::Hello& hello,
+                                                           MonotonicTime now, absl::Time wall) {
+  auto reply = impl_->OnHello(hello, now, wall);
+  impl_->WakeUp();
+  return reply;
+}
+
+void Dispatcher::OnReport(WorkerNumber worker, const v1::Report& report, MonotonicTime now) {
+  impl_->OnReport(worker, report, now);
+  impl_->WakeUp();
+}
+
+void Dispatcher::OnReturned(WorkerNumber worker, const v1::Returned& returned, MonotonicTime now) {
+  impl_->OnReturned(worker, returned, now);
+  impl_->WakeUp();
+}
+
+void Dispatcher::OnDrain(WorkerNumber worker, const v1::Drain&, MonotonicTime now) {
+  impl_->OnDrain(worker, now);
+  impl_->WakeUp();
+}
+
+void Dispatcher::OnStreamClosed(WorkerNumber worker, MonotonicTime) {
+  impl_->OnStreamClosed(worker);
+  impl_->WakeUp();
+}
+
+void Dispatcher::Tick(MonotonicTime now) {
+  impl_->Tick(now);
+  impl_->WakeUp();
+}
+
+GrantPlan Dispatcher::PlanGrants(MonotonicTime now) { return impl_->PlanGrants(now); }
+
+// No wake-up: whoever could not send would be asked to plan the same again at once.
+void Dispatcher::Ungrant(WorkerNumber worker, absl::Span<const RequestId> ids, MonotonicTime) {
+  impl_->Ungrant(worker, ids);
+}
+
+CommitPlan Dispatcher::Prepare(absl::Span<const ResultEvent> results,
+                               absl::Span<const JobCommand> commands,
+                               std::vector<absl::Status>* refused, MonotonicTime now,
+                               absl::Time wall) {
+  return impl_->Prepare(results, commands, refused, now, wall);
+}
+
+std::vector<Outgoing> Dispatcher::Apply(const CommitPlan& plan, MonotonicTime now, absl::Time) {
+  std::vector<Outgoing> outgoing = impl_->Apply(plan, now);
+  impl_->WakeUp();
+  return outgoing;
+}
+
+bool Dispatcher::HasInternalWork() const { return impl_->has_internal_work; }
+
+absl::StatusOr<JobNumber> Dispatcher::FindJob(absl::string_view id_or_prefix) const {
+  MutexLock lock(&impl_->mutex);
+  return impl_->jobs.FindId(id_or_prefix);
+}
+
+std::optional<JobNumber> Dispatcher::FindJobByToken(absl::string_view token) const {
+  MutexLock lock(&impl_->mutex);
+  return impl_->jobs.FindToken(token);
+}
+
+absl::StatusOr<v1::JobStatus> Dispatcher::GetStatus(JobNumber job, MonotonicTime now) const {
+  return impl_->GetStatus(job, now);
+}
+
+std::vector<JobNumber> Dispatcher::ListJobs() const {
+  MutexLock lock(&impl_->mutex);
+  std::vector<JobNumber> numbers;
+  numbers.reserve(impl_->jobs.all().size());
+  for (const auto& [number, job] : impl_->jobs.all()) numbers.push_back(number);
+  std::reverse(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+std::vector<v1::WorkerStatus> Dispatcher::ListWorkers(MonotonicTime now) const {
+  return impl_->ListWorkers(now);
+}
+
+absl::StatusOr<v1::JobRecord> Dispatcher::GetRecord(JobNumber number) const {
+  MutexLock lock(&impl_->mutex);
+  const Job* job = impl_->jobs.Find(number);
+  if (job == nullptr) return UnknownJob(number);
+  return job->record;
+}
+
+absl::StatusOr<std::string> Dispatcher::FinishedBitmap(JobNumber number, uint32_t chunk) const {
+  MutexLock lock(&impl_->mutex);
+  const Job* job = impl_->jobs.Find(number);
+  if (job == nullptr) return UnknownJob(number);
+  if (job->ended()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", job->record.id(), " has ended: its bitmaps are in the store only"));
+  }
+  if (chunk >= job->queue->chunks()) {
+    return absl::NotFoundError(absl::StrCat("job ", job->record.id(), " has no chunk ", chunk));
+  }
+  return job->queue->bitmap(chunk);
+}
+
+uint64_t Dispatcher::ChangeCount(JobNumber number) const {
+  MutexLock lock(&impl_->mutex);
+  const Job* job = impl_->jobs.Find(number);
+  if (job == nullptr) return 0;
+  return job->ended() ? job->version : std::max(job->version, impl_->fleet_version);
+}
+
+std::vector<JobNumber> Dispatcher::ExpiredJobs(absl::Time wall) const {
+  MutexLock lock(&impl_->mutex);
+  std::vector<JobNumber> expired;
+  for (const JobNumber number : impl_->jobs.active()) {
+    const v1::JobRecord& record = impl_->jobs.Find(number)->record;
+    if (record.deadline_at_ms() > 0 && record.deadline_at_ms() <= absl::ToUnixMillis(wall) &&
+        CanMoveJob(record.state(), v1::JOB_STATE_EXPIRED)) {
+      expired.push_back(number);
+    }
+  }
+  return expired;
+}
+
+void Dispatcher::CheckConsistent() const { impl_->CheckConsistent(); }
+
+int64_t Dispatcher::duplicate_results() const { return impl_->duplicate_results; }
+int64_t Dispatcher::lapsed_leases() const { return impl_->lapsed_leases; }
+
+}  // namespace nightshift

@@ -1,0 +1,304 @@
+// Prepare decides what a commit writes; Apply makes it true in memory once it is durable.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "coordinator/core/dispatcher_impl.h"
+#include "coordinator/core/job_state.h"
+#include "coordinator/core/outcome.h"
+#include "coordinator/core/retry_policy.h"
+
+namespace nightshift {
+
+JobDraft* Dispatcher::Impl::Draft(Job* job) {
+  const auto it = outstanding.drafts.find(job->number);
+  if (it != outstanding.drafts.end()) return &it->second;
+  return &outstanding.drafts.emplace(job->number, DraftOf(*job)).first->second;
+}
+
+ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime now,
+                                        absl::Time wall) {
+  const v1::AttemptResult& result = event.result;
+  ResultDecision decision;
+  decision.id = {result.key().job(), result.key().index()};
+  const uint64_t index = decision.id.index;
+  Job* job = jobs.Find(decision.id.job);
+  if (job == nullptr || job->ended() || !JobStateInfo(job->record.state()).takes_results ||
+      index >= job->queue->total()) {
+    return decision;
+  }
+  const RequestState state = job->queue->StateOf(index);
+  if (state == RequestState::kFinished || state == RequestState::kCommitting) {
+    decision.kind = ResultDecision::Kind::kDuplicate;
+    return decision;
+  }
+  const Lease* lease = state == RequestState::kLeased ? leases.Find(decision.id) : nullptr;
+  const bool holds = lease != nullptr && lease->worker == event.worker;
+
+  RequestAttempts attempts;
+  const auto known = job->attempts.find(index);
+  if (known != job->attempts.end()) attempts = known->second;
+
+  v1::OutcomeKind outcome = v1::OUTCOME_UNSPECIFIED;
+  int32_t counted = attempts.charged + 1;
+  if (result.kind() == v1::AttemptResult::ANSWERED) {
+    outcome = v1::OUTCOME_SUCCEEDED;
+  } else if (result.kind() == v1::AttemptResult::REJECTED) {
+    outcome = v1::OUTCOME_FAILED;
+  } else {
+    // A failure says something about the attempt of its holder only; of anyone else it would count
+    // an attempt that somebody else is making right now.
+    if (!holds) return decision;
+    const RetryDecision retry =
+        DecideRetry(attempts.charged, result.charged(), job->record.options().max_attempts(),
+                    absl::Milliseconds(result.retry_after_ms()), random);
+    if (retry.exhausted) {
+      outcome = v1::OUTCOME_FAILED;
+      counted = retry.charged;
+    } else {
+      decision.kind = ResultDecision::Kind::kRetry;
+      decision.attempts.set_charged(retry.charged);
+      decision.attempts.set_lost_workers(attempts.lost_workers);
+      decision.attempts.set_last_class(result.error_class());
+      decision.attempts.set_last_error(result.error_message());
+      outstanding.retry_due.back() = now + retry.delay;
+    }
+  }
+  JobDraft* draft = Draft(job);
+  NoteStarted(draft, wall);
+  if (outcome != v1::OUTCOME_UNSPECIFIED) {
+    decision.kind = ResultDecision::Kind::kRecord;
+    const Worker* worker = workers.Find(event.worker);
+    FillOutcome(result, outcome, counted, worker == nullptr ? "" : worker->name,
+                job->record.created_at_ms(), wall, &decision.outcome);
+    decision.delete_attempts_row = known != job->attempts.end();
+    AddToSums(decision.outcome, &draft->sums);
+    ++draft->finished;
+    ++(outcome == v1::OUTCOME_SUCCEEDED ? draft->sampled_succeeded : draft->sampled_failed);
+  }
+  if (lease != nullptr) {
+    if (!holds) outstanding.superseded.push_back({lease->worker, decision.id});
+    leases.Remove(decision.id);
+  }
+  job->queue->BeginCommit(index);
+  return decision;
+}
+
+absl::Status Dispatcher::Impl::PrepareSeal(const JobCommand& command, absl::Time wall) {
+  const std::string& token = command.record.idempotency_token();
+  if (const auto other = jobs.FindToken(token); other.has_value()) {
+    return absl::AlreadyExistsError(jobs.Find(*other)->record.id());
+  }
+  for (const auto& [number, draft] : outstanding.drafts) {
+    // Only a job that is being sealed in this commit can have a token that is not found above.
+    if (!token.empty() && draft.record.idempotency_token() == token) {
+      return absl::AlreadyExistsError(draft.record.id());
+    }
+    if (number == command.job || draft.record.id() == command.record.id()) {
+      return absl::AlreadyExistsError(draft.record.id());
+    }
+  }
+  const auto same_id = jobs.FindId(command.record.id());
+  if (jobs.Find(command.job) != nullptr ||
+      (same_id.ok() && jobs.Find(*same_id)->record.id() == command.record.id())) {
+    return absl::AlreadyExistsError(command.record.id());
+  }
+  JobDraft draft;
+  draft.record = command.record;
+  v1::JobRecord& record = draft.record;
+  record.set_state(v1::JOB_STATE_VALIDATING);
+  MoveJob(&record, v1::JOB_STATE_QUEUED, wall);
+  if (record.run() == 0) record.set_run(1);
+  if (record.created_at_ms() == 0) record.set_created_at_ms(absl::ToUnixMillis(wall));
+  if (record.deadline_at_ms() == 0 && record.options().deadline_ms() > 0) {
+    record.set_deadline_at_ms(record.created_at_ms() + record.options().deadline_ms());
+  }
+  draft.finished = static_cast<int64_t>(command.invalid.size());
+  if (draft.finished > 0) {
+    draft.sums.set_failed(draft.finished);
+    (*draft.sums.mutable_failed_by_class())[v1::ERROR_CLASS_INVALID_REQUEST] = draft.finished;
+  }
+  draft.write_row = true;
+  outstanding.drafts.emplace(command.job, std::move(draft));
+  return absl::OkStatus();
+}
+
+absl::Status Dispatcher::Impl::PrepareCommand(const JobCommand& command, absl::Time wall) {
+  if (command.kind == JobCommand::Kind::kSeal) return PrepareSeal(command, wall);
+  const auto it = outstanding.drafts.find(command.job);
+  Job* job = jobs.Find(command.job);
+  if ((job == nullptr && it == outstanding.drafts.end()) ||
+      (it != outstanding.drafts.end() && it->second.erase)) {
+    return absl::NotFoundError(absl::StrCat("there is no job with number ", command.job));
+  }
+  return ApplyCommand(command, wall, it != outstanding.drafts.end() ? &it->second : Draft(job));
+}
+
+CommitPlan Dispatcher::Impl::Prepare(absl::Span<const ResultEvent> results,
+                                     absl::Span<const JobCommand> commands,
+                                     std::vector<absl::Status>* refused, MonotonicTime now,
+                                     absl::Time wall) {
+  MutexLock lock(&mutex);
+  NIGHTSHIFT_CHECK(!plan_outstanding, "the last plan has not been applied");
+  NIGHTSHIFT_CHECK(outstanding.drafts.empty() && outstanding.retry_due.empty(), "left-overs");
+  CommitPlan plan;
+  plan.decisions.reserve(results.size());
+  outstanding.retry_due.reserve(results.size());
+  WorkerNumber heard = 0;
+  for (const ResultEvent& event : results) {
+    if (event.worker != heard) {
+      heard = event.worker;
+      if (Worker* worker = workers.Find(heard); worker != nullptr) workers.Heard(worker, now);
+    }
+    outstanding.retry_due.push_back(now);
+    plan.decisions.push_back(Decide(event, now, wall));
+    if (plan.decisions.back().kind == ResultDecision::Kind::kDuplicate) ++duplicate_results;
+  }
+  // What the answers have ended has ended before the commands are looked at: a cancellation that
+  // comes with the last answer is too late.
+  for (auto& [number, draft] : outstanding.drafts) CompleteIfDone(&draft, wall);
+
+  refused->clear();
+  for (const JobCommand& command : commands) {
+    refused->push_back(PrepareCommand(command, wall));
+    if (refused->back().ok()) plan.commands.push_back(command);
+  }
+  for (const JobNumber number : internal_work) {
+    if (Job* job = jobs.Find(number); job != nullptr) Draft(job);
+  }
+
+  for (auto& [number, draft] : outstanding.drafts) {
+    Settle(&draft, wall);
+    if (Job* job = jobs.Find(number); job != nullptr) {
+      job->closing = draft.erase || !JobStateInfo(draft.record.state()).runnable;
+    }
+    if (draft.erase) {
+      plan.job_writes.push_back({number, std::move(draft.record), true});
+    } else if (draft.write_row) {
+      draft.record.set_lease_frontier(std::max(draft.record.lease_frontier(), draft.frontier));
+      plan.job_writes.push_back({number, draft.record, false});
+    }
+  }
+  // A plan without anything to write need not be applied (a duplicate, a pause of a paused job).
+  plan_outstanding =
+      !plan.job_writes.empty() ||
+      std::any_of(plan.decisions.begin(), plan.decisions.end(), [](const auto& d) {
+        return d.kind == ResultDecision::Kind::kRecord || d.kind == ResultDecision::Kind::kRetry;
+      });
+  if (!plan_outstanding) Forget();
+  return plan;
+}
+
+void Dispatcher::Impl::Forget() {
+  for (const auto& [number, draft] : outstanding.drafts) {
+    if (Job* job = jobs.Find(number); job != nullptr) job->closing = false;
+  }
+  outstanding = Outstanding{};
+}
+
+void Dispatcher::Impl::ApplyDecision(const ResultDecision& decision, MonotonicTime due,
+                                     MonotonicTime now) {
+  if (decision.kind == ResultDecision::Kind::kRecord) {
+    Job* job = jobs.Find(decision.id.job);
+    job->queue->Finish(decision.id.index);
+    if (!job->attempts.empty()) job->attempts.erase(decision.id.index);
+    job->rate.Add(1, decision.outcome.usage().completion_tokens(), now);
+  } else if (decision.kind == ResultDecision::Kind::kRetry) {
+    Job* job = jobs.Find(decision.id.job);
+    job->queue->RetryAt(decision.id.index, due);
+    job->attempts[decision.id.index] = {decision.attempts.charged(),
+                                        decision.attempts.lost_workers()};
+  }
+}
+
+void Dispatcher::Impl::ApplyOpening(const JobCommand& command, MonotonicTime now) {
+  const JobDraft& draft = outstanding.drafts.at(command.job);
+  if (draft.erase) return;
+  const auto total = static_cast<uint64_t>(draft.record.total());
+  if (command.kind == JobCommand::Kind::kSeal) {
+    auto job = std::make_unique<Job>();
+    job->number = command.job;
+    job->record = draft.record;
+    job->model_set =
+        model_sets.Intern({draft.record.models().begin(), draft.record.models().end()});
+    job->queue = std::make_unique<PendingQueue>(total);
+    for (const uint64_t index : command.invalid) job->queue->FinishUnused(index);
+    jobs.Add(std::move(job));
+  } else if (command.kind == JobCommand::Kind::kReopen) {
+    Job* job = jobs.Find(command.job);
+    job->queue = std::make_unique<PendingQueue>(total, command.finished_bitmaps, 0, now);
+    job->attempts.clear();
+    job->rate = RateMeter();
+  }
+}
+
+void Dispatcher::Impl::ApplyDraft(JobNumber number, JobDraft draft,
+                                  std::map<WorkerNumber, std::vector<RequestId>>* given_up) {
+  SetInternalWork(number, false);
+  if (draft.erase) {
+    jobs.Erase(number);
+    return;
+  }
+  Job* job = jobs.Find(number);
+  job->record = std::move(draft.record);
+  job->sums = std::move(draft.sums);
+  job->sampled_succeeded = draft.sampled_succeeded;
+  job->sampled_failed = draft.sampled_failed;
+  job->closing = false;
+  const JobStateRow& state = JobStateInfo(job->record.state());
+  if (!state.takes_results && !job->ended()) {
+    for (const uint64_t index : job->queue->Leased()) {
+      const RequestId id{number, index};
+      (*given_up)[leases.Find(id)->worker].push_back(id);
+      TakeBack(id);
+    }
+  }
+  if (state.terminal) {
+    job->queue.reset();
+    job->attempts = {};
+  }
+  jobs.UpdateActive(*job);
+  if (job->record.state() == v1::JOB_STATE_CANCELLING) SetInternalWork(number, true);
+  Touch(job);
+}
+
+std::vector<Outgoing> Dispatcher::Impl::Apply(const CommitPlan& plan, MonotonicTime now) {
+  std::vector<Outgoing> outgoing;
+  const auto revoke = [&outgoing](WorkerNumber worker, const std::vector<RequestId>& ids,
+                                  absl::string_view why) {
+    Outgoing& to = outgoing.emplace_back();
+    to.worker = worker;
+    v1::Revoke* message = to.message.mutable_revoke();
+    message->set_why(why.data(), why.size());
+    for (const RequestId& id : ids) {
+      v1::RequestKey* key = message->add_keys();
+      key->set_job(id.job);
+      key->set_index(id.index);
+    }
+  };
+
+  MutexLock lock(&mutex);
+  if (!plan_outstanding) return outgoing;
+  NIGHTSHIFT_CHECK(plan.decisions.size() == outstanding.retry_due.size(),
+                   "this is not the plan that was prepared last");
+  for (size_t i = 0; i < plan.decisions.size(); ++i) {
+    ApplyDecision(plan.decisions[i], outstanding.retry_due[i], now);
+  }
+  for (const JobCommand& command : plan.commands) ApplyOpening(command, now);
+  std::map<WorkerNumber, std::vector<RequestId>> given_up;
+  for (auto& [number, draft] : outstanding.drafts) {
+    ApplyDraft(number, std::move(draft), &given_up);
+  }
+  std::map<WorkerNumber, std::vector<RequestId>> superseded;
+  for (const auto& [worker, id] : outstanding.superseded) superseded[worker].push_back(id);
+  for (const auto& [worker, ids] : given_up) revoke(worker, ids, "the job has been stopped");
+  for (const auto& [worker, ids] : superseded) {
+    revoke(worker, ids, "another worker has brought the answer");
+  }
+  outstanding = Outstanding{};
+  plan_outstanding = false;
+  return outgoing;
+}
+
+}  // namespace nightshift

@@ -1,0 +1,136 @@
+// The inside of the Dispatcher, shared by the files that implement it by theme: dispatcher.cc
+// (the outer face and start), dispatcher_workers.cc, dispatcher_grants.cc, dispatcher_commit.cc and
+// dispatcher_status.cc. Include it nowhere else.
+//
+// Lock table: `mutex` is the only lock of the core. It is held for the length of each public call
+// and released before the wake-up function runs. Nothing else is locked, called back, read or
+// written while it is held.
+#ifndef NIGHTSHIFT_COORDINATOR_CORE_DISPATCHER_IMPL_H_
+#define NIGHTSHIFT_COORDINATOR_CORE_DISPATCHER_IMPL_H_
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "base/mutex.h"
+#include "base/random.h"
+#include "coordinator/core/dispatcher.h"
+#include "coordinator/core/job_policy.h"
+#include "coordinator/core/job_table.h"
+#include "coordinator/core/lease_table.h"
+#include "coordinator/core/model_sets.h"
+#include "coordinator/core/worker_registry.h"
+
+namespace nightshift {
+
+struct Dispatcher::Impl {
+  explicit Impl(DispatcherOptions o)
+      : options(o), random(o.random_seed ^ (o.epoch * 0x9e3779b97f4a7c15ULL)) {}
+
+  // --- constant -----------------------------------------------------------------------------
+  const DispatcherOptions options;
+  std::function<void()> wake_up;  // set once, before there are threads
+
+  // --- own lock -------------------------------------------------------------------------------
+  std::atomic<bool> has_internal_work{false};
+  std::atomic<int64_t> duplicate_results{0};
+  std::atomic<int64_t> lapsed_leases{0};
+
+  mutable Mutex mutex;
+  // --- guarded --------------------------------------------------------------------------------
+  Random random ABSL_GUARDED_BY(mutex);
+  JobTable jobs ABSL_GUARDED_BY(mutex);
+  LeaseTable leases ABSL_GUARDED_BY(mutex);
+  WorkerRegistry workers ABSL_GUARDED_BY(mutex);
+  ModelSets model_sets ABSL_GUARDED_BY(mutex);
+  uint64_t last_lease_id ABSL_GUARDED_BY(mutex) = 0;
+  // Numbers every change that a watcher may care for: of a job, or of the fleet (which may change
+  // what any running job waits for).
+  uint64_t last_version ABSL_GUARDED_BY(mutex) = 0;
+  uint64_t fleet_version ABSL_GUARDED_BY(mutex) = 0;
+  // Jobs whose next transition comes by itself.
+  std::set<JobNumber> internal_work ABSL_GUARDED_BY(mutex);
+
+  // What Prepare has decided and Apply has not yet done.
+  struct Outstanding {
+    std::map<JobNumber, JobDraft> drafts;
+    std::vector<MonotonicTime> retry_due;                        // one per decision
+    std::vector<std::pair<WorkerNumber, RequestId>> superseded;  // copies that nobody needs now
+  };
+  Outstanding outstanding ABSL_GUARDED_BY(mutex);
+  bool plan_outstanding ABSL_GUARDED_BY(mutex) = false;
+
+  void WakeUp() const ABSL_LOCKS_EXCLUDED(mutex) {
+    if (wake_up) wake_up();
+  }
+
+  // --- dispatcher.cc
+  void Load(std::vector<LoadedJob> loaded, MonotonicTime now);
+  void Touch(Job* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { job->version = ++last_version; }
+  void TouchFleet() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { fleet_version = ++last_version; }
+  JobDraft DraftOf(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void SetInternalWork(JobNumber job, bool waits) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
+  // --- dispatcher_workers.cc
+  absl::StatusOr<HelloReply> OnHello(const v1::Hello& hello, MonotonicTime now, absl::Time wall);
+  void OnReport(WorkerNumber number, const v1::Report& report, MonotonicTime now);
+  void OnReturned(WorkerNumber number, const v1::Returned& returned, MonotonicTime now);
+  void OnDrain(WorkerNumber number, MonotonicTime now);
+  void OnStreamClosed(WorkerNumber number);
+  void Tick(MonotonicTime now);
+  void Ungrant(WorkerNumber number, absl::Span<const RequestId> ids);
+  // Whether a request that a Hello holds stays with the worker.
+  bool KeepHeld(Worker* worker, const v1::HeldRequest& held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // From a lease back to the front of its job.
+  void TakeBack(const RequestId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void Lapse(Worker* worker, MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
+  // --- dispatcher_grants.cc
+  struct Source;
+  struct Taker;
+  GrantPlan PlanGrants(MonotonicTime now);
+  std::vector<Source> FindSources(MonotonicTime now, std::vector<int64_t>* unfinished,
+                                  MonotonicTime* next_due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  std::vector<Taker> FindTakers(const std::vector<int64_t>& unfinished)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  Grant MakeGrant(const Taker& taker, int64_t count, std::vector<Source>* sources,
+                  MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
+  // --- dispatcher_commit.cc
+  CommitPlan Prepare(absl::Span<const ResultEvent> results, absl::Span<const JobCommand> commands,
+                     std::vector<absl::Status>* refused, MonotonicTime now, absl::Time wall);
+  ResultDecision Decide(const ResultEvent& event, MonotonicTime now, absl::Time wall)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  JobDraft* Draft(Job* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Drops the drafts of a plan that changes nothing.
+  void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  absl::Status PrepareCommand(const JobCommand& command, absl::Time wall)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  absl::Status PrepareSeal(const JobCommand& command, absl::Time wall)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  std::vector<Outgoing> Apply(const CommitPlan& plan, MonotonicTime now);
+  void ApplyDecision(const ResultDecision& decision, MonotonicTime due, MonotonicTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Makes (kSeal) or refills (kReopen) the job of the command.
+  void ApplyOpening(const JobCommand& command, MonotonicTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void ApplyDraft(JobNumber number, JobDraft draft,
+                  std::map<WorkerNumber, std::vector<RequestId>>* given_up)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
+  // --- dispatcher_status.cc
+  void CheckConsistent() const;
+  v1::Counts CountsOf(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  absl::StatusOr<v1::JobStatus> GetStatus(JobNumber number, MonotonicTime now) const;
+  std::vector<v1::WorkerStatus> ListWorkers(MonotonicTime now) const;
+};
+
+}  // namespace nightshift
+
+#endif  // NIGHTSHIFT_COORDINATOR_CORE_DISPATCHER_IMPL_H_

@@ -1,0 +1,146 @@
+// Workers as they come, report, hand back and go: what that means for the leases.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "coordinator/core/dispatcher_impl.h"
+#include "coordinator/core/job_state.h"
+
+namespace nightshift {
+
+absl::StatusOr<Dispatcher::HelloReply> Dispatcher::Impl::OnHello(const v1::Hello& hello,
+                                                                 MonotonicTime now,
+                                                                 absl::Time wall) {
+  MutexLock lock(&mutex);
+  auto said = workers.Hello(hello, now, wall);
+  if (!said.ok()) return said.status();
+  Worker* worker = *said;
+  // The machine restarted its worker: what the old process held nobody is working on.
+  for (Worker* old : workers.Predecessors(*worker)) Lapse(old, now);
+
+  HelloReply reply;
+  reply.worker = worker->number;
+  reply.welcome.set_lease_ttl_ms(absl::ToInt64Milliseconds(options.lease_ttl));
+  reply.welcome.set_epoch(options.epoch);
+  absl::flat_hash_set<RequestId> kept;
+  for (const v1::HeldRequest& held : hello.held()) {
+    if (KeepHeld(worker, held)) {
+      kept.insert({held.key().job(), held.key().index()});
+    } else {
+      *reply.welcome.add_drop() = held.key();
+    }
+  }
+  // Leases that were under way to it when the stream broke.
+  for (const RequestId& id : leases.HeldBy(worker->number)) {
+    if (kept.count(id) == 0) TakeBack(id);
+  }
+  TouchFleet();
+  return reply;
+}
+
+bool Dispatcher::Impl::KeepHeld(Worker* worker, const v1::HeldRequest& held) {
+  const RequestId id{held.key().job(), held.key().index()};
+  Job* job = jobs.Find(id.job);
+  if (job == nullptr || job->ended() || !JobStateInfo(job->record.state()).takes_results ||
+      id.index >= job->queue->total()) {
+    return false;
+  }
+  if (job->queue->Claim(id.index)) {
+    leases.Add(id, Lease{worker->number, workers.BackendPlace(worker, held.backend()), 0});
+    Touch(job);
+    return true;
+  }
+  switch (job->queue->StateOf(id.index)) {
+    case RequestState::kFinished:
+      return false;
+    case RequestState::kLeased:
+      // Someone else's by now: the call is not wanted, but a finished call was paid for.
+      return leases.Find(id)->worker == worker->number || held.answered();
+    default:
+      // Being written: perhaps this very answer, whose acknowledgement was lost.
+      return held.answered();
+  }
+}
+
+void Dispatcher::Impl::TakeBack(const RequestId& id) {
+  leases.Remove(id);
+  Job* job = jobs.Find(id.job);
+  job->queue->Return(id.index);
+  Touch(job);
+}
+
+void Dispatcher::Impl::Lapse(Worker* worker, MonotonicTime now) {
+  std::vector<uint64_t> batches;
+  const std::vector<RequestId> held = leases.HeldBy(worker->number);
+  for (const RequestId& id : held) {
+    batches.push_back(leases.Find(id)->lease_id);
+    TakeBack(id);
+  }
+  std::sort(batches.begin(), batches.end());
+  lapsed_leases += std::unique(batches.begin(), batches.end()) - batches.begin();
+  workers.Gone(worker, now);
+  if (!held.empty()) {
+    LogWarning("worker ", worker->name, " is gone with ", held.size(),
+               " requests in its hands: they go to others; answers that it still brings are taken");
+  }
+}
+
+void Dispatcher::Impl::OnReport(WorkerNumber number, const v1::Report& report, MonotonicTime now) {
+  MutexLock lock(&mutex);
+  Worker* worker = workers.Find(number);
+  if (worker != nullptr && workers.Report(worker, report, now)) TouchFleet();
+}
+
+void Dispatcher::Impl::OnReturned(WorkerNumber number, const v1::Returned& returned,
+                                  MonotonicTime now) {
+  MutexLock lock(&mutex);
+  Worker* worker = workers.Find(number);
+  if (worker == nullptr) return;
+  workers.Heard(worker, now);
+  for (const v1::RequestKey& key : returned.keys()) {
+    const RequestId id{key.job(), key.index()};
+    const Lease* lease = leases.Find(id);
+    if (lease == nullptr || lease->worker != number) continue;
+    // Or else the same would go out to it again before it can say that it takes nothing.
+    worker->backends[lease->backend].reported = false;
+    TakeBack(id);
+  }
+}
+
+void Dispatcher::Impl::OnDrain(WorkerNumber number, MonotonicTime now) {
+  MutexLock lock(&mutex);
+  Worker* worker = workers.Find(number);
+  if (worker == nullptr) return;
+  workers.Drain(worker, now);
+  TouchFleet();
+}
+
+void Dispatcher::Impl::OnStreamClosed(WorkerNumber number) {
+  MutexLock lock(&mutex);
+  Worker* worker = workers.Find(number);
+  if (worker == nullptr) return;
+  workers.StreamClosed(worker);
+  TouchFleet();
+}
+
+void Dispatcher::Impl::Tick(MonotonicTime now) {
+  MutexLock lock(&mutex);
+  bool changed = false;
+  for (Worker* worker : workers.Overdue(now, options.lease_ttl)) {
+    Lapse(worker, now);
+    changed = true;
+  }
+  changed |= workers.Sweep(now);
+  if (changed) TouchFleet();
+}
+
+void Dispatcher::Impl::Ungrant(WorkerNumber number, absl::Span<const RequestId> ids) {
+  MutexLock lock(&mutex);
+  for (const RequestId& id : ids) {
+    const Lease* lease = leases.Find(id);
+    if (lease != nullptr && lease->worker == number) TakeBack(id);
+  }
+}
+
+}  // namespace nightshift

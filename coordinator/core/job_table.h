@@ -1,0 +1,84 @@
+// The jobs that the coordinator knows, and the ways to find one.
+//
+// Used by the dispatcher under its lock; not thread-safe.
+#ifndef NIGHTSHIFT_COORDINATOR_CORE_JOB_TABLE_H_
+#define NIGHTSHIFT_COORDINATOR_CORE_JOB_TABLE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "coordinator/core/ids.h"
+#include "coordinator/core/pending_queue.h"
+#include "coordinator/core/rate_meter.h"
+#include "nightshift/v1/record.pb.h"
+
+namespace nightshift {
+
+// What is remembered of the failed attempts of a request that is not finished.
+struct RequestAttempts {
+  int32_t charged = 0;
+  int32_t lost_workers = 0;
+};
+
+struct Job {
+  JobNumber number = 0;
+  v1::JobRecord record;                 // as the disk has it
+  v1::ProgressSums sums;                // likewise
+  std::unique_ptr<PendingQueue> queue;  // null once the job has ended
+  // Only requests with a row in the family `attempts`.
+  absl::flat_hash_map<uint64_t, RequestAttempts> attempts;
+  int model_set = 0;
+  RateMeter rate;
+  // Answers since this coordinator started or the job's run began: what the error policy looks at.
+  int64_t sampled_succeeded = 0;
+  int64_t sampled_failed = 0;
+  uint64_t version = 0;
+  // A commit that stops the job is being written: nothing new goes out.
+  bool closing = false;
+
+  bool ended() const { return queue == nullptr; }
+  // Without an outcome, and without one that is being written.
+  int64_t unfinished() const {
+    return static_cast<int64_t>(queue->total() - queue->finished() - queue->committing());
+  }
+};
+
+class JobTable {
+ public:
+  // Takes the job in; its number and id must be new.
+  Job* Add(std::unique_ptr<Job> job);
+  void Erase(JobNumber number);
+  // Null when unknown. Valid until erased.
+  Job* Find(JobNumber number);
+  const Job* Find(JobNumber number) const;
+
+  // A whole id, or "job_" and at least kJobIdCharsMin characters that begin only one id. NotFound,
+  // or InvalidArgument for an ambiguous beginning.
+  absl::StatusOr<JobNumber> FindId(absl::string_view id_or_prefix) const;
+  std::optional<JobNumber> FindToken(absl::string_view token) const;
+
+  // Those that have not ended, by number. Keep it up to date with UpdateActive after `queue` of a
+  // job has come or gone.
+  const std::set<JobNumber>& active() const { return active_; }
+  void UpdateActive(const Job& job);
+
+  const std::map<JobNumber, std::unique_ptr<Job>>& all() const { return jobs_; }
+
+ private:
+  std::map<JobNumber, std::unique_ptr<Job>> jobs_;
+  std::set<JobNumber> active_;
+  absl::btree_map<std::string, JobNumber> by_id_;
+  absl::flat_hash_map<std::string, JobNumber> by_token_;
+};
+
+}  // namespace nightshift
+
+#endif  // NIGHTSHIFT_COORDINATOR_CORE_JOB_TABLE_H_

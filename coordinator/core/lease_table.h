@@ -1,0 +1,50 @@
+// Who holds which request. A request is held once at most; a worker's requests can be listed, and
+// counted per backend, without looking at anyone else's.
+//
+// Used by the dispatcher under its lock; not thread-safe.
+#ifndef NIGHTSHIFT_COORDINATOR_CORE_LEASE_TABLE_H_
+#define NIGHTSHIFT_COORDINATOR_CORE_LEASE_TABLE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "coordinator/core/ids.h"
+
+namespace nightshift {
+
+struct Lease {
+  WorkerNumber worker = 0;
+  uint32_t backend = 0;   // place in the worker's list of backends
+  uint64_t lease_id = 0;  // of the batch it went out with; 0 when claimed by a Hello
+};
+
+class LeaseTable {
+ public:
+  // `id` must not be held.
+  void Add(const RequestId& id, const Lease& lease);
+  // Null when nobody holds it. Valid until the next change.
+  const Lease* Find(const RequestId& id) const;
+  // False when nobody holds it.
+  bool Remove(const RequestId& id);
+
+  // Rising.
+  std::vector<RequestId> HeldBy(WorkerNumber worker) const;
+  int64_t CountOf(WorkerNumber worker) const;
+  int64_t CountOf(WorkerNumber worker, uint32_t backend) const;
+  int64_t size() const { return static_cast<int64_t>(leases_.size()); }
+
+ private:
+  struct Holder {
+    absl::flat_hash_set<RequestId> requests;
+    std::vector<int64_t> per_backend;
+  };
+
+  absl::flat_hash_map<RequestId, Lease> leases_;
+  absl::flat_hash_map<WorkerNumber, Holder> holders_;  // those that hold something
+};
+
+}  // namespace nightshift
+
+#endif  // NIGHTSHIFT_COORDINATOR_CORE_LEASE_TABLE_H_
