@@ -46,6 +46,10 @@ class Committer {
   // the committer to be broken (Unavailable). Not from the committer's own thread.
   absl::Status Execute(JobCommand command);
 
+  // Makes the committer look whether the dispatcher has a transition of its own to write
+  // (Dispatcher::HasInternalWork). Cheap; from any thread.
+  void Nudge();
+
   // Commits what is queued, folds, and ends the thread. Later calls return Unavailable.
   void Shutdown();
 
