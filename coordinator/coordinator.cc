@@ -1,0 +1,241 @@
+#include "coordinator/coordinator.h"
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/codegen/service_type.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "coordinator/commit/committer.h"
+#include "coordinator/core/dispatcher.h"
+#include "coordinator/core/job_state.h"
+#include "coordinator/grant_loop.h"
+#include "coordinator/jobs/recovery.h"
+#include "coordinator/maintenance/expirer.h"
+#include "coordinator/maintenance/lease_reaper.h"
+#include "coordinator/maintenance/maintenance.h"
+#include "coordinator/rpc/job_service.h"
+#include "coordinator/rpc/token_check.h"
+#include "coordinator/rpc/worker_service.h"
+#include "coordinator/rpc/worker_streams.h"
+#include "proto/channel.h"
+#include "storage/rocksdb_store.h"
+#include "storage/schema.h"
+
+namespace nightshift {
+namespace {
+
+// Even with no grace left, calls get this long to hear that it is over.
+constexpr absl::Duration kGraceMin = absl::Milliseconds(200);
+
+// The parts in the order in which they are made; each may use those above it, and the threads of
+// those below it have ended before it goes.
+class CoordinatorImpl final : public Coordinator {
+ public:
+  explicit CoordinatorImpl(CoordinatorOptions options)
+      : options_(std::move(options)), clock_(Clock::Real()), token_(options_.token, clock_) {}
+
+  ~CoordinatorImpl() override { CoordinatorImpl::Shutdown(absl::ZeroDuration()); }
+
+  absl::Status Init() {
+    RouteGrpcLog();
+    RETURN_IF_ERROR(OpenStore());
+    RETURN_IF_ERROR(LoadJobsFromStore());
+    MakeParts();
+    RETURN_IF_ERROR(Serve());
+    maintenance_ = std::make_unique<Maintenance>(Tasks(), clock_);
+    return absl::OkStatus();
+  }
+
+  std::shared_ptr<grpc::Channel> InProcessChannel() override {
+    NIGHTSHIFT_CHECK(server_ != nullptr, "a coordinator that has been shut down has no channels");
+    return server_->InProcessChannel(CoordinatorChannelArguments());
+  }
+  std::string grpc_address() const override { return address_; }
+  int jobs_loaded() const override { return jobs_loaded_; }
+  int jobs_resumed() const override { return jobs_resumed_; }
+
+  void Shutdown(absl::Duration grace) override {
+    std::call_once(shutdown_, [this, grace] { ShutdownOnce(grace); });
+  }
+
+ private:
+  absl::Status OpenStore() {
+    RocksDbStoreOptions store_options;
+    store_options.path = absl::StrCat(options_.data_dir, "/store");
+    ASSIGN_OR_RETURN(store_, OpenRocksDbStore(store_options));
+    RETURN_IF_ERROR(PrepareSchema(*store_));
+    RETURN_IF_ERROR(DropUnsealedJobs(*store_));
+    // Ours now that the store is: what an earlier run left there is of no use.
+    temporary_dir_ = absl::StrCat(options_.data_dir, "/tmp");
+    std::error_code error;
+    std::filesystem::remove_all(temporary_dir_, error);
+    std::filesystem::create_directories(temporary_dir_, error);
+    if (error) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("cannot make the folder ", temporary_dir_, ": ", error.message()));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status LoadJobsFromStore() {
+    DispatcherOptions dispatcher_options;
+    dispatcher_options.lease_ttl = options_.lease_ttl;
+    dispatcher_options.reclaim_grace = options_.reclaim_grace;
+    dispatcher_options.random_seed = Random::FromSystem().Next();
+    ASSIGN_OR_RETURN(dispatcher_options.epoch, StartEpoch(*store_));
+    ASSIGN_OR_RETURN(std::vector<LoadedJob> jobs, LoadJobs(*store_));
+    jobs_loaded_ = static_cast<int>(jobs.size());
+    for (const LoadedJob& job : jobs) {
+      if (!JobStateInfo(job.record.state()).terminal) ++jobs_resumed_;
+    }
+    dispatcher_ = std::make_unique<Dispatcher>(dispatcher_options);
+    dispatcher_->SetWakeUp([this] { OnWakeUp(); });
+    dispatcher_->Load(std::move(jobs), clock_.Now());
+    if (jobs_loaded_ > 0) {
+      LogInfo(jobs_loaded_, " jobs found, of which ", jobs_resumed_, " go on");
+    }
+    return absl::OkStatus();
+  }
+
+  void MakeParts() {
+    streams_ = std::make_unique<WorkerStreams>(*dispatcher_, clock_);
+    committer_ = std::make_unique<Committer>(
+        CommitterOptions{}, *store_, *dispatcher_, clock_,
+        [this](const Outgoing& outgoing) { streams_->Send(outgoing); },
+        [this](absl::Status status) { OnBroken(std::move(status)); });
+    grant_loop_ =
+        std::make_unique<GrantLoop>(*store_, *dispatcher_, *committer_, *streams_, clock_);
+    jobs_ = JobService::Create(
+        {store_.get(), dispatcher_.get(), committer_.get(), &token_, &clock_, temporary_dir_});
+    workers_ = NewWorkerService(
+        {streams_.get(), committer_.get(), &token_, &clock_, [this] { grant_loop_->Wake(); }});
+    parts_made_.store(true, std::memory_order_release);
+    OnWakeUp();
+  }
+
+  absl::Status Serve() {
+    grpc::ServerBuilder builder;
+    SetCoordinatorServerArguments(builder);
+    int port = 0;
+    if (!options_.grpc_address.empty()) {
+      builder.AddListeningPort(options_.grpc_address, grpc::InsecureServerCredentials(), &port);
+    }
+    builder.RegisterService(&jobs_->service());
+    builder.RegisterService(workers_.get());
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || (!options_.grpc_address.empty() && port == 0)) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on ", options_.grpc_address,
+                       ": the port is taken, or the address is not one of this machine's; choose "
+                       "another one, or port 0 for any that is free"));
+    }
+    if (port != 0) {
+      const size_t colon = options_.grpc_address.rfind(':');
+      address_ = absl::StrCat(options_.grpc_address.substr(0, colon), ":", port);
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<MaintenanceTask> Tasks() {
+    std::vector<MaintenanceTask> tasks;
+    tasks.push_back(NewLeaseReaper(*dispatcher_, clock_));
+    tasks.push_back(NewExpirer(*dispatcher_, *committer_, clock_));
+    tasks.push_back(
+        {"stalled streams", absl::Seconds(1), [this] { streams_->CancelStalled(clock_.Now()); }});
+    tasks.push_back({"store health", absl::Seconds(1), [this] {
+                       if (absl::Status health = store_->Health(); !health.ok()) {
+                         OnBroken(std::move(health));
+                       }
+                     }});
+    return tasks;
+  }
+
+  // From any thread that has called the dispatcher, often.
+  void OnWakeUp() {
+    if (!parts_made_.load(std::memory_order_acquire)) return;
+    if (dispatcher_->HasInternalWork()) committer_->Nudge();
+    grant_loop_->Wake();
+    jobs_->Wake();
+  }
+
+  void OnBroken(absl::Status status) {
+    if (broken_.exchange(true)) return;
+    LogError("the store can no longer be trusted (", status.message(),
+             "); nothing more is acknowledged. What was acknowledged is safe; a restart of the "
+             "coordinator is the cure");
+    if (options_.on_broken) options_.on_broken(std::move(status));
+  }
+
+  void ShutdownOnce(absl::Duration grace) {
+    const MonotonicTime deadline = clock_.Now() + grace;
+    // No new work, from inside or outside.
+    if (jobs_ != nullptr) jobs_->BeginShutdown();
+    if (maintenance_ != nullptr) maintenance_->Stop();
+    if (grant_loop_ != nullptr) grant_loop_->Stop();
+    // Commits what has arrived; its acknowledgements go out before the streams end.
+    if (committer_ != nullptr) committer_->Shutdown();
+    if (streams_ != nullptr) {
+      streams_->FinishAll(absl::UnavailableError("the coordinator is shutting down"));
+    }
+    if (server_ != nullptr) {
+      const absl::Duration left = std::max(kGraceMin, deadline - clock_.Now());
+      // Past the deadline every call is cancelled; returns when the last has ended.
+      server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(left));
+    }
+    if (jobs_ != nullptr) jobs_->Shutdown();
+    // Below, from here on, nothing runs any more.
+    server_.reset();
+    maintenance_.reset();
+    workers_.reset();
+    jobs_.reset();
+    grant_loop_.reset();
+    committer_.reset();
+    streams_.reset();
+    dispatcher_.reset();
+    store_.reset();
+  }
+
+  const CoordinatorOptions options_;
+  Clock& clock_;
+  const TokenCheck token_;
+  std::string temporary_dir_;
+  std::string address_;
+  int jobs_loaded_ = 0;
+  int jobs_resumed_ = 0;
+
+  std::atomic<bool> parts_made_{false};
+  std::atomic<bool> broken_{false};
+  std::once_flag shutdown_;
+
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Dispatcher> dispatcher_;
+  std::unique_ptr<WorkerStreams> streams_;
+  std::unique_ptr<Committer> committer_;
+  std::unique_ptr<GrantLoop> grant_loop_;
+  std::unique_ptr<JobService> jobs_;
+  std::unique_ptr<grpc::Service> workers_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Maintenance> maintenance_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(CoordinatorOptions options) {
+  auto coordinator = std::make_unique<CoordinatorImpl>(std::move(options));
+  RETURN_IF_ERROR(coordinator->Init());
+  return coordinator;
+}
+
+}  // namespace nightshift

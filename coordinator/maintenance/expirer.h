@@ -1,0 +1,17 @@
+// Ends jobs whose deadline has passed.
+#ifndef NIGHTSHIFT_COORDINATOR_MAINTENANCE_EXPIRER_H_
+#define NIGHTSHIFT_COORDINATOR_MAINTENANCE_EXPIRER_H_
+
+#include "coordinator/commit/committer.h"
+#include "coordinator/core/dispatcher.h"
+#include "coordinator/maintenance/maintenance.h"
+
+namespace nightshift {
+
+// Every second. A job that ends by itself just then stays as it ended. The references must outlive
+// the task.
+MaintenanceTask NewExpirer(Dispatcher& dispatcher, Committer& committer, Clock& clock);
+
+}  // namespace nightshift
+
+#endif  // NIGHTSHIFT_COORDINATOR_MAINTENANCE_EXPIRER_H_

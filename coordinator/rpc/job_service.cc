@@ -1,0 +1,268 @@
+#include "coordinator/rpc/job_service.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "coordinator/jobs/audit.h"
+#include "coordinator/jobs/reopen.h"
+#include "coordinator/rpc/change_notifier.h"
+#include "coordinator/rpc/job_calls.h"
+#include "coordinator/rpc/refused_call.h"
+#include "coordinator/rpc/status_mapping.h"
+#include "coordinator/rpc/task_pool.h"
+#include "nightshift/v1/jobs.grpc.pb.h"
+
+namespace nightshift {
+namespace {
+
+// Steps of Submit and ReadOutput are milliseconds of disk each; more threads than this only make
+// the disk's queue longer.
+constexpr int kStreamThreads = 4;
+// A command waits for its commit (milliseconds); `retry` of a large job takes seconds.
+constexpr int kCommandThreads = 4;
+// An audit reads a whole job: one at a time, and in nobody's way.
+constexpr int kAuditThreads = 1;
+
+constexpr int kListDefault = 1000;
+constexpr int kListMax = 10'000;
+
+using Unary = grpc::ServerUnaryReactor;
+
+class JobServiceImpl final : public JobService, public v1::JobService::CallbackService {
+ public:
+  explicit JobServiceImpl(JobServiceParts parts)
+      : context_(std::move(parts), kStreamThreads),
+        commands_(kCommandThreads),
+        audits_(kAuditThreads) {}
+
+  ~JobServiceImpl() override { JobServiceImpl::Shutdown(); }
+
+  grpc::Service& service() override { return *this; }
+  void Wake() override { context_.notifier.Wake(); }
+
+  void BeginShutdown() override {
+    context_.stopping = true;
+    context_.notifier.Shutdown();
+  }
+
+  void Shutdown() override {
+    BeginShutdown();
+    context_.streams.Shutdown();
+    commands_.Shutdown();
+    audits_.Shutdown();
+  }
+
+  // --- streams ---------------------------------------------------------------------------------
+  grpc::ServerReadReactor<v1::SubmitMessage>* Submit(grpc::CallbackServerContext* context,
+                                                     v1::SubmitReply* reply) override {
+    if (const absl::Status status = Admit(*context); !status.ok()) {
+      return new RefusedCall<grpc::ServerReadReactor<v1::SubmitMessage>>(status);
+    }
+    return NewSubmitCall(context_, reply);
+  }
+
+  grpc::ServerWriteReactor<v1::JobStatus>* WatchJob(grpc::CallbackServerContext* context,
+                                                    const v1::WatchJobRequest* request) override {
+    if (const absl::Status status = Admit(*context); !status.ok()) {
+      return new RefusedCall<grpc::ServerWriteReactor<v1::JobStatus>>(status);
+    }
+    return NewWatchCall(context_, *request);
+  }
+
+  grpc::ServerWriteReactor<v1::OutputChunk>* ReadOutput(
+      grpc::CallbackServerContext* context, const v1::ReadOutputRequest* request) override {
+    if (const absl::Status status = Admit(*context); !status.ok()) {
+      return new RefusedCall<grpc::ServerWriteReactor<v1::OutputChunk>>(status);
+    }
+    return NewReadOutputCall(context_, *request);
+  }
+
+  // --- answered from memory, at once -----------------------------------------------------------
+  Unary* FindJob(grpc::CallbackServerContext* context, const v1::FindJobRequest* request,
+                 v1::JobStatus* reply) override {
+    return Answer(context, [&]() -> absl::Status {
+      const std::optional<JobNumber> job =
+          dispatcher().FindJobByToken(request->idempotency_token());
+      if (!job.has_value()) {
+        return absl::NotFoundError("no job carries that idempotency token");
+      }
+      return FillStatus(*job, reply);
+    });
+  }
+
+  Unary* GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
+                v1::JobStatus* reply) override {
+    return Answer(context, [&]() -> absl::Status {
+      ASSIGN_OR_RETURN(const JobNumber job, dispatcher().FindJob(request->job()));
+      return FillStatus(job, reply);
+    });
+  }
+
+  Unary* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
+                  v1::ListJobsReply* reply) override {
+    return Answer(context, [&] { return List(*request, reply); });
+  }
+
+  Unary* ListWorkers(grpc::CallbackServerContext* context, const v1::ListWorkersRequest*,
+                     v1::ListWorkersReply* reply) override {
+    return Answer(context, [&] {
+      for (v1::WorkerStatus& worker : dispatcher().ListWorkers(context_.parts.clock->Now())) {
+        *reply->add_workers() = std::move(worker);
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  // --- on threads of their own -----------------------------------------------------------------
+  Unary* ControlJob(grpc::CallbackServerContext* context, const v1::ControlJobRequest* request,
+                    v1::JobStatus* reply) override {
+    return AnswerOn(commands_, context,
+                    [this, request, reply] { return Control(*request, reply); });
+  }
+
+  Unary* Audit(grpc::CallbackServerContext* context, const v1::AuditRequest* request,
+               v1::AuditReply* reply) override {
+    return AnswerOn(audits_, context, [this, context, request, reply] {
+      return AuditJobs(*context, *request, reply);
+    });
+  }
+
+ private:
+  Dispatcher& dispatcher() { return *context_.parts.dispatcher; }
+
+  absl::Status Admit(const grpc::CallbackServerContext& context) const {
+    RETURN_IF_ERROR(context_.parts.token->Check(context));
+    return context_.stopping ? ShuttingDown() : absl::OkStatus();
+  }
+
+  template <typename Work>
+  Unary* Answer(grpc::CallbackServerContext* context, Work work) {
+    Unary* const reactor = context->DefaultReactor();
+    absl::Status status = Admit(*context);
+    if (status.ok()) status = work();
+    reactor->Finish(ToGrpcStatus(status));
+    return reactor;
+  }
+
+  template <typename Work>
+  Unary* AnswerOn(TaskPool& pool, grpc::CallbackServerContext* context, Work work) {
+    Unary* const reactor = context->DefaultReactor();
+    if (const absl::Status status = Admit(*context); !status.ok()) {
+      reactor->Finish(ToGrpcStatus(status));
+      return reactor;
+    }
+    // Request and reply are gRPC's, and live until Finish.
+    pool.Post([reactor, work] { reactor->Finish(ToGrpcStatus(work())); });
+    return reactor;
+  }
+
+  absl::Status FillStatus(JobNumber job, v1::JobStatus* reply) {
+    ASSIGN_OR_RETURN(*reply, dispatcher().GetStatus(job, context_.parts.clock->Now()));
+    return absl::OkStatus();
+  }
+
+  absl::Status List(const v1::ListJobsRequest& request, v1::ListJobsReply* reply) {
+    const std::vector<JobNumber> jobs = dispatcher().ListJobs();
+    auto next = jobs.begin();
+    if (!request.after().empty()) {
+      ASSIGN_OR_RETURN(const JobNumber after, dispatcher().FindJob(request.after()));
+      // Newest first, and numbers rise with age: also right when that job goes away meanwhile.
+      next = std::find_if(jobs.begin(), jobs.end(), [after](JobNumber job) { return job < after; });
+    }
+    const int limit = request.limit() <= 0 ? kListDefault : std::min(request.limit(), kListMax);
+    for (; next != jobs.end() && reply->jobs_size() < limit; ++next) {
+      v1::JobStatus status;
+      if (FillStatus(*next, &status).ok()) *reply->add_jobs() = std::move(status);
+    }
+    reply->set_more(next != jobs.end());
+    return absl::OkStatus();
+  }
+
+  absl::Status Control(const v1::ControlJobRequest& request, v1::JobStatus* reply) {
+    ASSIGN_OR_RETURN(const JobNumber job, dispatcher().FindJob(request.job()));
+    const auto execute = [this, job](JobCommand::Kind kind, v1::PauseReason reason) {
+      JobCommand command;
+      command.kind = kind;
+      command.job = job;
+      command.reason = reason;
+      return context_.parts.committer->Execute(std::move(command));
+    };
+    switch (request.action()) {
+      case v1::ControlJobRequest::PAUSE:
+        RETURN_IF_ERROR(execute(JobCommand::Kind::kPause, v1::PAUSE_REASON_USER));
+        break;
+      case v1::ControlJobRequest::RESUME:
+        RETURN_IF_ERROR(execute(JobCommand::Kind::kResume, v1::PAUSE_REASON_NONE));
+        break;
+      case v1::ControlJobRequest::CANCEL:
+        RETURN_IF_ERROR(execute(JobCommand::Kind::kCancel, v1::PAUSE_REASON_NONE));
+        break;
+      case v1::ControlJobRequest::RETRY: {
+        std::vector<v1::ErrorClass> classes;
+        for (const int one : request.classes()) classes.push_back(static_cast<v1::ErrorClass>(one));
+        RETURN_IF_ERROR(ReopenJob(*context_.parts.store, *context_.parts.committer, dispatcher(),
+                                  job, classes));
+        break;
+      }
+      case v1::ControlJobRequest::DELETE:
+        // Afterwards there is nothing to tell about it.
+        RETURN_IF_ERROR(FillStatus(job, reply));
+        return execute(JobCommand::Kind::kDelete, v1::PAUSE_REASON_NONE);
+      default:
+        return absl::InvalidArgumentError("this coordinator does not know that action");
+    }
+    return FillStatus(job, reply);
+  }
+
+  absl::Status AuditJobs(const grpc::CallbackServerContext& context,
+                         const v1::AuditRequest& request, v1::AuditReply* reply) {
+    std::vector<JobNumber> jobs;
+    if (request.job().empty()) {
+      jobs = dispatcher().ListJobs();
+    } else {
+      ASSIGN_OR_RETURN(const JobNumber job, dispatcher().FindJob(request.job()));
+      jobs.push_back(job);
+    }
+    bool agrees = true;
+    for (const JobNumber job : jobs) {
+      if (context_.stopping) return ShuttingDown();
+      if (context.IsCancelled()) return absl::CancelledError("the client is gone");
+      // Deleted since it was listed: nothing to recount.
+      if (!request.job().empty() || dispatcher().GetRecord(job).ok()) {
+        *reply->add_jobs() = AuditJob(*context_.parts.store, dispatcher(), job);
+        agrees = agrees && reply->jobs().rbegin()->agrees();
+      }
+    }
+    reply->set_agrees(agrees);
+    return absl::OkStatus();
+  }
+
+  JobCallContext context_;
+  TaskPool commands_;
+  TaskPool audits_;
+};
+
+}  // namespace
+
+JobCallContext::JobCallContext(JobServiceParts parts_, int stream_threads)
+    : parts(std::move(parts_)),
+      streams(stream_threads),
+      notifier(
+          [dispatcher = parts.dispatcher](JobNumber job) { return dispatcher->ChangeCount(job); },
+          *parts.clock) {}
+
+absl::Status ShuttingDown() {
+  return absl::UnavailableError(
+      "the coordinator is shutting down; nothing is lost, try again when it is back");
+}
+
+std::unique_ptr<JobService> JobService::Create(JobServiceParts parts) {
+  return std::make_unique<JobServiceImpl>(std::move(parts));
+}
+
+}  // namespace nightshift
