@@ -64,6 +64,8 @@ class Runner {
   void OnLinkUp(MonotonicTime now);
   void OnLinkDown(MonotonicTime now);
   void OnMessage(const v1::CoordinatorMessage& message, MonotonicTime now);
+  // The same without copying the bodies: takes the message apart.
+  void OnMessage(v1::CoordinatorMessage&& message, MonotonicTime now);
   // The stream can take more (a write has ended).
   void OnWritable(MonotonicTime now);
 

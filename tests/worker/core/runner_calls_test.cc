@@ -1,0 +1,527 @@
+// What the runner does with leases and with the ends of calls.
+#include <gmock/gmock.h>
+
+#include "absl/strings/match.h"
+#include "tests/worker/core/runner_fixture.h"
+
+namespace nightshift {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+
+class RunnerCallsTest : public RunnerTest {};
+
+TEST_F(RunnerCallsTest, FillsTheSlotsAndAFreedOneAtOnce) {
+  Connect(2);
+  Lease(0, 4);
+  EXPECT_THAT(Started(), ElementsAre("body 0", "body 1"));
+  EXPECT_EQ(runner_->in_flight(), 2);
+  EXPECT_EQ(runner_->held(), 4);
+  Finish(Answer(calls_.started[1].id));
+  EXPECT_THAT(Started(), ElementsAre("body 0", "body 1", "body 2"));
+  EXPECT_EQ(runner_->held(), 3);
+  EXPECT_EQ(runner_->unacknowledged(), 1);
+}
+
+TEST_F(RunnerCallsTest, PassesTheRequestOnAsLeased) {
+  Connect();
+  v1::CoordinatorMessage message;
+  message.mutable_lease()->set_backend("b");
+  v1::LeasedRequest& leased = *message.mutable_lease()->add_requests();
+  SetKey(leased.mutable_key(), 1);
+  leased.set_endpoint(v1::ENDPOINT_EMBEDDINGS);
+  leased.set_body("{\"n\":1e3}");
+  leased.set_stream(true);
+  leased.set_request_timeout_ms(1500);
+  const v1::CoordinatorMessage copied = message;
+  runner_->OnMessage(copied, Now());
+  ASSERT_EQ(calls_.started.size(), 1u);
+  const CallRequest& call = calls_.started[0];
+  EXPECT_EQ(call.backend, 0);
+  EXPECT_EQ(call.endpoint, Endpoint::kEmbeddings);
+  EXPECT_EQ(call.body, "{\"n\":1e3}");
+  EXPECT_TRUE(call.stream);
+  EXPECT_EQ(call.timeout, absl::Milliseconds(1500));
+}
+
+TEST_F(RunnerCallsTest, AnAnswerBecomesAResultAtOnce) {
+  Connect();
+  Lease(5, 1);
+  clock_.Advance(absl::Milliseconds(250));
+  Finish(Answer(calls_.started[0].id));
+  const std::vector<v1::AttemptResult> results = Results();
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].key().job(), kJob);
+  EXPECT_EQ(results[0].key().index(), 5u);
+  EXPECT_EQ(results[0].sequence(), 1u);
+  EXPECT_EQ(results[0].backend(), "b");
+  EXPECT_EQ(results[0].kind(), v1::AttemptResult::ANSWERED);
+  EXPECT_EQ(results[0].request_id(), "req_s1_1");
+}
+
+TEST_F(RunnerCallsTest, IgnoresARequestThatItHoldsOrHasAnswered) {
+  Connect(1);
+  Lease(0, 2);
+  Lease(0, 2);
+  EXPECT_EQ(runner_->held(), 2);
+  Finish(Answer(calls_.started[0].id));
+  Lease(0, 1);
+  EXPECT_EQ(runner_->held(), 1) << "its answer waits to be acknowledged";
+  Acknowledge({1});
+  Lease(0, 1);
+  EXPECT_EQ(runner_->held(), 2);
+}
+
+TEST_F(RunnerCallsTest, TakesARequestAgainThatItHandedOverForARetry) {
+  Connect();
+  Lease(0, 1);
+  Finish(Broken(calls_.started[0].id, Transport::kReset));
+  EXPECT_EQ(runner_->held(), 0);
+  Lease(0, 1);
+  EXPECT_EQ(calls_.started.size(), 2u);
+  // The coordinator has the first attempt's result, or it would not have leased the request again.
+  EXPECT_EQ(runner_->unacknowledged(), 0);
+}
+
+TEST_F(RunnerCallsTest, HandsBackWhatIsForAnUnknownBackend) {
+  Connect();
+  Lease(3, 2, "elsewhere");
+  EXPECT_THAT(ReturnedIndexes(), ElementsAre(3, 4));
+  EXPECT_EQ(runner_->held(), 0);
+  EXPECT_THAT(calls_.started, IsEmpty());
+}
+
+TEST_F(RunnerCallsTest, RejectsAnEndpointThatItDoesNotKnow) {
+  Connect();
+  v1::CoordinatorMessage message;
+  message.mutable_lease()->set_backend("b");
+  v1::LeasedRequest& leased = *message.mutable_lease()->add_requests();
+  SetKey(leased.mutable_key(), 1);
+  leased.set_endpoint(static_cast<v1::Endpoint>(200));
+  runner_->OnMessage(std::move(message), Now());
+  ASSERT_EQ(Results().size(), 1u);
+  EXPECT_EQ(Results()[0].kind(), v1::AttemptResult::REJECTED);
+  EXPECT_EQ(Results()[0].error_code(), "unknown_endpoint");
+  EXPECT_EQ(runner_->held(), 0);
+}
+
+TEST_F(RunnerCallsTest, RejectionIsFinalAndStopsNothing) {
+  Connect(1);
+  Lease(0, 2);
+  Finish(HttpError(calls_.started[0].id, 400, "maximum context length is 5"));
+  ASSERT_EQ(Results().size(), 1u);
+  EXPECT_EQ(Results()[0].kind(), v1::AttemptResult::REJECTED);
+  EXPECT_EQ(Results()[0].error_class(), v1::ERROR_CLASS_CONTEXT_TOO_LONG);
+  EXPECT_EQ(calls_.started.size(), 2u);
+}
+
+TEST_F(RunnerCallsTest, ATransientFailureIsTheCoordinatorsToRetry) {
+  Connect();
+  Lease(0, 1);
+  Finish(HttpError(calls_.started[0].id, 500, "boom"));
+  ASSERT_EQ(Results().size(), 1u);
+  EXPECT_EQ(Results()[0].kind(), v1::AttemptResult::RETRY);
+  EXPECT_TRUE(Results()[0].charged());
+  EXPECT_EQ(Results()[0].error_class(), v1::ERROR_CLASS_SERVER_ERROR);
+  EXPECT_EQ(runner_->held(), 0);
+  EXPECT_EQ(calls_.started.size(), 1u);
+}
+
+TEST_F(RunnerCallsTest, AStaleConnectionIsForgivenOnce) {
+  Connect();
+  Lease(0, 1);
+  Finish(Broken(calls_.started[0].id, Transport::kStaleConnection));
+  ASSERT_EQ(calls_.started.size(), 2u);
+  EXPECT_EQ(calls_.started[1].body, "body 0");
+  EXPECT_THAT(Results(), IsEmpty());
+  Finish(Broken(calls_.started[1].id, Transport::kStaleConnection));
+  EXPECT_EQ(calls_.started.size(), 2u);
+  ASSERT_EQ(Results().size(), 1u);
+  EXPECT_TRUE(Results()[0].charged());
+  EXPECT_EQ(Results()[0].error_class(), v1::ERROR_CLASS_CONNECTION_ERROR);
+}
+
+// R66, R68: waiting for room is not failing, however often.
+TEST_F(RunnerCallsTest, OverloadWaitsHereWithoutASlotAndWithoutAnAttempt) {
+  Connect(1);
+  Lease(0, 2);
+  Finish(HttpError(calls_.started[0].id, 429));
+  // The slot is the next request's.
+  EXPECT_THAT(Started(), ElementsAre("body 0", "body 1"));
+  EXPECT_THAT(Results(), IsEmpty());
+  EXPECT_EQ(runner_->held(), 2);
+  Finish(Answer(calls_.started[1].id));
+  for (int i = 0; i < 50; ++i) {
+    Advance(absl::Seconds(61));
+    ASSERT_EQ(calls_.started.size(), 3u + i);
+    Finish(HttpError(calls_.started.back().id, 429));
+  }
+  EXPECT_EQ(Results().size(), 1u);
+  Advance(absl::Seconds(61));
+  Finish(Answer(calls_.started.back().id));
+  EXPECT_EQ(Results().back().key().index(), 0u);
+  EXPECT_EQ(runner_->held(), 0);
+}
+
+TEST_F(RunnerCallsTest, RetryAfterIsNeverUndercut) {
+  Connect(1);
+  Lease(0, 1);
+  CallOutcome outcome = HttpError(calls_.started[0].id, 503);
+  outcome.retry_after = absl::Seconds(20);
+  Finish(outcome);
+  Advance(absl::Seconds(19.9));
+  EXPECT_EQ(calls_.started.size(), 1u);
+  Advance(absl::Seconds(1.2));
+  EXPECT_EQ(calls_.started.size(), 2u);
+}
+
+TEST_F(RunnerCallsTest, WhatHasWaitedGoesBeforeWhatHasNot) {
+  Connect(1);
+  Lease(0, 3);
+  Finish(HttpError(calls_.started[0].id, 429));
+  Advance(absl::Seconds(2));
+  Finish(Answer(calls_.started[1].id));
+  EXPECT_THAT(Started(), ElementsAre("body 0", "body 1", "body 0"));
+}
+
+TEST_F(RunnerCallsTest, OverloadShrinksTheLimitOnce) {
+  RunnerOptions options = Options(1);
+  options.backends[0].limiter = NewAimdLimiter();
+  Make(std::move(options));
+  LinkUp();
+  Welcome();
+  Lease(0, 100);
+  ASSERT_EQ(calls_.started.size(), 32u);
+  for (int i = 0; i < 5; ++i) Finish(HttpError(calls_.started[i].id, 429));
+  EXPECT_EQ(runner_->in_flight(), 27);
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(LastReport().limit(), 16);
+}
+
+TEST_F(RunnerCallsTest, AServerThatKeepsTimingOutOnARequestIsCharged) {
+  Connect(1);
+  Lease(0, 1);
+  for (int i = 0; i < 3; ++i) {
+    Finish(HttpError(calls_.started.back().id, 408));
+    EXPECT_THAT(Results(), IsEmpty());
+    Advance(absl::Seconds(60));
+  }
+  Finish(HttpError(calls_.started.back().id, 408));
+  ASSERT_EQ(Results().size(), 1u);
+  EXPECT_EQ(Results()[0].kind(), v1::AttemptResult::RETRY);
+  EXPECT_TRUE(Results()[0].charged());
+  EXPECT_EQ(Results()[0].error_class(), v1::ERROR_CLASS_TIMEOUT);
+}
+
+// A quota is the account's: fewer calls at a time would not help, waiting does.
+TEST_F(RunnerCallsTest, AUsedUpQuotaHoldsTheWholeBackend) {
+  Connect(3);
+  Lease(0, 10);
+  CallOutcome outcome = HttpError(calls_.started[0].id, 429, "", "token_quota_exceeded");
+  outcome.retry_after = absl::Seconds(4);
+  Finish(outcome);
+  Finish(Answer(calls_.started[1].id));
+  Advance(absl::Seconds(3.9));
+  EXPECT_EQ(calls_.started.size(), 3u);
+  EXPECT_THAT(ReturnedIndexes(), IsEmpty()) << "a short wait is no reason to hand anything back";
+  EXPECT_TRUE(absl::StrContains(LastReport().waiting_for(), "more: the backend answered HTTP 429"));
+  Advance(absl::Seconds(0.2));
+  EXPECT_EQ(calls_.started.size(), 4u) << "one request shows whether there is room again";
+  Finish(Answer(calls_.started[3].id));
+  EXPECT_GT(calls_.started.size(), 5u);
+}
+
+TEST_F(RunnerCallsTest, ALongWaitSendsRequestsWhereTheyCanRunSooner) {
+  Connect(1);
+  Lease(0, 3);
+  CallOutcome outcome = HttpError(calls_.started[0].id, 503);
+  outcome.retry_after = absl::Minutes(10);
+  Finish(outcome);
+  EXPECT_THAT(ReturnedIndexes(), UnorderedElementsAre(0, 1, 2));
+  EXPECT_EQ(LastReport().limit(), 0);
+  Advance(absl::Minutes(9.9));
+  EXPECT_EQ(LastReport().limit(), 0);
+  Advance(absl::Minutes(0.2));
+  EXPECT_EQ(LastReport().limit(), 1);
+}
+
+TEST_F(RunnerCallsTest, FiveUnavailableInARowBreakTheBackend) {
+  Connect(8);
+  Lease(0, 20);
+  for (int i = 0; i < 4; ++i) {
+    Finish(Broken(calls_.started[i].id, Transport::kConnectFailed, "connection refused"));
+  }
+  EXPECT_THAT(ReturnedIndexes(), IsEmpty());
+  link_.sent.clear();
+  Finish(Broken(calls_.started[4].id, Transport::kConnectFailed, "connection refused"));
+  // First that nothing can be taken, then what is handed back.
+  ASSERT_GE(link_.sent.size(), 2u);
+  EXPECT_TRUE(link_.sent[0].has_report());
+  EXPECT_TRUE(link_.sent[1].has_returned());
+  EXPECT_TRUE(absl::StrContains(link_.sent[1].returned().why(), "connection refused"));
+  EXPECT_EQ(LastReport().limit(), 0);
+  EXPECT_EQ(LastReport().info().state(), "broken");
+  EXPECT_TRUE(absl::StrContains(LastReport().info().detail(), "connection refused"));
+  // The calls in flight go on; everything else, also what waited to be tried again, is back.
+  EXPECT_EQ(runner_->held(), runner_->in_flight());
+  EXPECT_EQ(ReturnedIndexes().size(), 20u - runner_->in_flight());
+  EXPECT_THAT(Results(), IsEmpty()) << "nothing is charged";
+}
+
+TEST_F(RunnerCallsTest, CallsThatFailAfterTheBreakGoBackToo) {
+  Connect(8);
+  Lease(0, 8);
+  for (int i = 0; i < 8; ++i) {
+    Finish(Broken(calls_.started[i].id, Transport::kConnectFailed, "connection refused"));
+  }
+  EXPECT_EQ(runner_->held(), 0);
+  EXPECT_THAT(ReturnedIndexes(), UnorderedElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+class BrokenBackendTest : public RunnerTest {
+ protected:
+  void SetUp() override {
+    Connect(8);
+    Lease(0, 5);
+    for (int i = 0; i < 5; ++i) {
+      Finish(Broken(calls_.started[i].id, Transport::kConnectFailed, "connection refused"));
+    }
+    ASSERT_EQ(runner_->held(), 0);
+    calls_.started.clear();
+    link_.sent.clear();
+  }
+};
+
+TEST_F(BrokenBackendTest, LeasesThatCrossedTheNewsAreHandedBack) {
+  Lease(30, 2);
+  EXPECT_THAT(ReturnedIndexes(), ElementsAre(30, 31));
+  EXPECT_THAT(calls_.started, IsEmpty());
+}
+
+TEST_F(BrokenBackendTest, ProbesWithOneRequestAndOpensUpWhenItIsAnswered) {
+  Advance(absl::Seconds(6.1));
+  EXPECT_EQ(LastReport().limit(), 1);
+  EXPECT_EQ(LastReport().info().state(), "ready");
+  Lease(0, 5);
+  EXPECT_EQ(calls_.started.size(), 1u);
+  EXPECT_EQ(LastReport().limit(), 1);
+  Finish(Answer(calls_.started[0].id));
+  EXPECT_EQ(calls_.started.size(), 5u);
+  EXPECT_EQ(LastReport().limit(), 8);
+  EXPECT_EQ(LastReport().info().detail(), "");
+}
+
+TEST_F(BrokenBackendTest, AFailedProbeWaitsLonger) {
+  Advance(absl::Seconds(6.1));
+  Lease(0, 3);
+  link_.sent.clear();
+  Finish(Broken(calls_.started[0].id, Transport::kConnectFailed, "connection refused"));
+  EXPECT_THAT(ReturnedIndexes(), UnorderedElementsAre(0, 1, 2));
+  Advance(absl::Seconds(7.9));
+  EXPECT_EQ(LastReport().limit(), 0);
+  Advance(absl::Seconds(4.2));
+  EXPECT_EQ(LastReport().limit(), 1);
+}
+
+// Every further probe would use up an attempt of another request.
+TEST_F(BrokenBackendTest, AProbeThatIsCutOffCountsAsFailed) {
+  Advance(absl::Seconds(6.1));
+  Lease(0, 3);
+  Finish(Broken(calls_.started[0].id, Transport::kReset));
+  EXPECT_EQ(calls_.started.size(), 1u);
+  EXPECT_EQ(Results().size(), 1u);
+  EXPECT_EQ(LastReport().limit(), 0);
+}
+
+TEST_F(BrokenBackendTest, ARevokedProbeMakesRoomForAnother) {
+  Advance(absl::Seconds(6.1));
+  Lease(0, 2);
+  ASSERT_EQ(calls_.started.size(), 1u);
+  Revoke({0});
+  EXPECT_THAT(calls_.aborted, ElementsAre(calls_.started[0].id));
+  EXPECT_EQ(calls_.started.size(), 1u);
+  Finish(Broken(calls_.started[0].id, Transport::kAborted));
+  EXPECT_EQ(calls_.started.size(), 2u);
+}
+
+TEST_F(BrokenBackendTest, IsProbedAtOnceWhenItIsSeenToBeReady) {
+  v1::BackendInfo info;
+  info.set_name("b");
+  info.set_state("broken");
+  runner_->OnBackendInfo(0, info, Now());
+  EXPECT_EQ(LastReport().limit(), 0);
+  info.set_state("ready");
+  runner_->OnBackendInfo(0, info, Now());
+  EXPECT_EQ(LastReport().limit(), 1);
+}
+
+TEST_F(RunnerCallsTest, AModelThatIsLoadingCountsAsUnavailable) {
+  Connect(5);
+  Lease(0, 5);
+  for (int i = 0; i < 5; ++i) {
+    Finish(HttpError(calls_.started[i].id, 503, "Loading model", "503", "unavailable_error"));
+  }
+  EXPECT_EQ(LastReport().info().state(), "broken");
+  EXPECT_TRUE(absl::StrContains(LastReport().info().detail(), "Loading model"));
+  EXPECT_EQ(ReturnedIndexes().size(), 5u);
+}
+
+TEST_F(RunnerCallsTest, AnyAnswerInBetweenStartsTheCountAgain) {
+  Connect(16);
+  Lease(0, 9);
+  for (int i = 0; i < 4; ++i) Finish(Broken(calls_.started[i].id, Transport::kConnectFailed));
+  Finish(HttpError(calls_.started[4].id, 500));
+  for (int i = 5; i < 9; ++i) Finish(Broken(calls_.started[i].id, Transport::kConnectFailed));
+  EXPECT_EQ(runner_->held(), 8);
+  EXPECT_THAT(ReturnedIndexes(), IsEmpty());
+}
+
+TEST_F(RunnerCallsTest, ARefusedKeyStopsTheBackendAndKeepsTheRequests) {
+  Connect(2);
+  Lease(0, 4);
+  Finish(HttpError(calls_.started[0].id, 401, "Wrong API Key"));
+  EXPECT_EQ(LastReport().info().state(), "refused");
+  EXPECT_EQ(LastReport().limit(), 0);
+  EXPECT_TRUE(absl::StrContains(LastReport().info().detail(), "Wrong API Key"));
+  EXPECT_THAT(ReturnedIndexes(), UnorderedElementsAre(0, 2, 3));
+  EXPECT_THAT(calls_.aborted, IsEmpty()) << "the call in flight is left alone";
+  EXPECT_THAT(Results(), IsEmpty());
+  Finish(Answer(calls_.started[1].id));
+  EXPECT_EQ(Results().size(), 1u);
+  // The key may have been mended by then.
+  Advance(absl::Seconds(59));
+  EXPECT_EQ(LastReport().limit(), 0);
+  Advance(absl::Seconds(2));
+  EXPECT_EQ(LastReport().limit(), 1);
+  Lease(0, 2);
+  EXPECT_EQ(calls_.started.size(), 3u);
+  Finish(Answer(calls_.started[2].id));
+  EXPECT_EQ(LastReport().info().state(), "ready");
+  EXPECT_EQ(LastReport().limit(), 2);
+}
+
+TEST_F(RunnerCallsTest, OneBackendsTroubleIsNotTheOthers) {
+  RunnerOptions options = Options(2);
+  options.backends.push_back(Backend("c", NewFixedLimiter(2)));
+  Make(std::move(options));
+  LinkUp();
+  Welcome();
+  Lease(0, 3, "b");
+  Lease(10, 3, "c");
+  Finish(HttpError(calls_.started[0].id, 401));
+  EXPECT_THAT(ReturnedIndexes(), UnorderedElementsAre(0, 2));
+  Finish(Answer(calls_.started[2].id));
+  EXPECT_EQ(calls_.started.back().body, "body 12");
+  EXPECT_EQ(calls_.started.back().backend, 1);
+}
+
+TEST_F(RunnerCallsTest, ACallGivenUpByTheLoopGoesBack) {
+  Connect();
+  Lease(0, 1);
+  Finish(Broken(calls_.started[0].id, Transport::kAborted));
+  EXPECT_THAT(ReturnedIndexes(), ElementsAre(0));
+  EXPECT_EQ(runner_->held(), 0);
+}
+
+TEST_F(RunnerCallsTest, OutcomesOfUnknownCallsAreIgnored) {
+  Connect();
+  Finish(Answer(999));
+  EXPECT_THAT(Results(), IsEmpty());
+}
+
+TEST_F(RunnerCallsTest, BackendThatIsNotReadyTakesNothing) {
+  RunnerOptions options = Options(2);
+  options.backends[0].info.set_state("starting");
+  Make(std::move(options));
+  LinkUp();
+  Welcome();
+  EXPECT_EQ(LastReport().limit(), 0);
+  Lease(0, 1);
+  EXPECT_THAT(ReturnedIndexes(), ElementsAre(0));
+  v1::BackendInfo info;
+  info.set_name("b");
+  info.set_state("ready");
+  info.add_models("m");
+  runner_->OnBackendInfo(0, info, Now());
+  EXPECT_EQ(LastReport().limit(), 2);
+  EXPECT_THAT(LastReport().info().models(), ElementsAre("m"));
+  Lease(0, 1);
+  EXPECT_EQ(calls_.started.size(), 1u);
+}
+
+TEST_F(RunnerCallsTest, RevokedRequestsVanish) {
+  Connect(2);
+  Lease(0, 5);
+  Finish(HttpError(calls_.started[1].id, 429));  // 1 waits; 2 is in flight
+  link_.slow = true;
+  link_.backlog = 5;
+  Finish(Answer(calls_.started[0].id));  // 0 is answered, and waits in the outbox
+  Revoke({0, 1, 2, 4, 77});
+  EXPECT_THAT(calls_.aborted, ElementsAre(calls_.started[2].id));
+  EXPECT_EQ(runner_->unacknowledged(), 0);
+  EXPECT_EQ(runner_->held(), 1);
+  // Its slot is free only when the call has really ended, and whatever it says, nobody hears of it.
+  EXPECT_EQ(runner_->in_flight(), 2);
+  Finish(Answer(calls_.started[2].id));
+  EXPECT_EQ(runner_->in_flight(), 1);
+  EXPECT_EQ(runner_->unacknowledged(), 0);
+  link_.backlog = 0;
+  runner_->OnWritable(Now());
+  EXPECT_THAT(Results(), IsEmpty());
+  EXPECT_THAT(ReturnedIndexes(), IsEmpty());
+  Advance(absl::Minutes(2));
+  EXPECT_EQ(calls_.started.size(), 4u) << "the one that waited does not come back";
+}
+
+TEST_F(RunnerCallsTest, ARevokedRequestCanBeLeasedAgainWhileItsOldCallEnds) {
+  Connect(2);
+  Lease(0, 1);
+  Revoke({0});
+  Lease(0, 1);
+  ASSERT_EQ(calls_.started.size(), 2u);
+  Finish(Broken(calls_.started[0].id, Transport::kAborted));
+  EXPECT_EQ(runner_->held(), 1);
+  Finish(Answer(calls_.started[1].id));
+  EXPECT_EQ(Results().size(), 1u);
+}
+
+TEST_F(RunnerCallsTest, AFullOutboxStopsNewCalls) {
+  RunnerOptions options = Options(2);
+  options.outbox_requests_max = 3;
+  Make(std::move(options));
+  LinkUp();
+  Welcome();
+  Lease(0, 10);
+  for (int i = 0; i < 3; ++i) Finish(Answer(calls_.started[i].id));
+  EXPECT_EQ(calls_.started.size(), 4u);
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(Reports().back().outbox_requests(), 3);
+  EXPECT_TRUE(absl::StrContains(LastReport().waiting_for(), "record 3 results"));
+  // What is in flight still ends and is kept.
+  Finish(Answer(calls_.started[3].id));
+  EXPECT_EQ(runner_->unacknowledged(), 4);
+  Acknowledge({1});
+  EXPECT_EQ(calls_.started.size(), 4u);
+  Acknowledge({2});
+  EXPECT_EQ(calls_.started.size(), 6u);
+}
+
+TEST_F(RunnerCallsTest, TheOutboxIsBoundedByBytesToo) {
+  RunnerOptions options = Options(1);
+  options.outbox_bytes_max = 10'000;
+  Make(std::move(options));
+  LinkUp();
+  Welcome();
+  Lease(0, 3);
+  CallOutcome big = Answer(calls_.started[0].id);
+  big.body = std::string(20'000, ' ');
+  Finish(big);
+  EXPECT_EQ(calls_.started.size(), 1u);
+  Acknowledge({1});
+  EXPECT_EQ(calls_.started.size(), 2u);
+}
+
+}  // namespace
+}  // namespace nightshift

@@ -1,0 +1,303 @@
+// The runner and the coordinator's stream: greeting, loss, sending again, draining.
+#include <gmock/gmock.h>
+
+#include "absl/strings/match.h"
+#include "tests/worker/core/runner_fixture.h"
+
+namespace nightshift {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+
+class RunnerStreamTest : public RunnerTest {
+ protected:
+  const v1::Hello& LastHello() const {
+    for (auto it = link_.sent.rbegin(); it != link_.sent.rend(); ++it) {
+      if (it->has_hello()) return it->hello();
+    }
+    ADD_FAILURE() << "no Hello was sent";
+    return v1::Hello::default_instance();
+  }
+  std::vector<uint64_t> Sequences() const {
+    std::vector<uint64_t> sequences;
+    for (const v1::AttemptResult& result : Results()) sequences.push_back(result.sequence());
+    return sequences;
+  }
+};
+
+TEST_F(RunnerStreamTest, GreetsWithWhoItIs) {
+  Make();
+  LinkUp();
+  ASSERT_EQ(link_.sent.size(), 1u);
+  const v1::Hello& hello = LastHello();
+  EXPECT_EQ(hello.protocol(), "nightshift.v1");
+  EXPECT_EQ(hello.name(), "host-1");
+  EXPECT_EQ(hello.session(), "s1");
+  EXPECT_EQ(hello.version(), "0.1.0");
+  ASSERT_EQ(hello.backends_size(), 1);
+  EXPECT_EQ(hello.backends(0).name(), "b");
+  EXPECT_EQ(hello.held_size(), 0);
+}
+
+TEST_F(RunnerStreamTest, SaysNothingBetweenHelloAndWelcome) {
+  Connect(1);
+  Lease(0, 3);
+  LinkDown();
+  LinkUp();
+  link_.sent.clear();
+  Finish(Answer(calls_.started[0].id));
+  Advance(absl::Seconds(5));
+  runner_->OnWritable(Now());
+  Finish(HttpError(calls_.started[1].id, 401));
+  EXPECT_THAT(link_.sent, IsEmpty());
+  Welcome();
+  EXPECT_EQ(Results().size(), 1u);
+  EXPECT_THAT(ReturnedIndexes(), UnorderedElementsAre(1, 2));
+  EXPECT_EQ(LastReport().info().state(), "refused");
+}
+
+TEST_F(RunnerStreamTest, HelloNamesWhatIsHeld) {
+  Connect(1);
+  Lease(10, 3);
+  Finish(Answer(calls_.started[0].id));          // 10 answered, 11 in flight, 12 buffered
+  Finish(HttpError(calls_.started[1].id, 429));  // 11 waits, 12 in flight
+  LinkDown();
+  LinkUp();
+  const v1::Hello& hello = LastHello();
+  ASSERT_EQ(hello.held_size(), 3);
+  EXPECT_EQ(hello.held(0).key().index(), 11u);
+  EXPECT_FALSE(hello.held(0).answered());
+  EXPECT_EQ(hello.held(0).backend(), "b");
+  EXPECT_EQ(hello.held(1).key().index(), 12u);
+  EXPECT_FALSE(hello.held(1).answered());
+  EXPECT_EQ(hello.held(2).key().index(), 10u);
+  EXPECT_TRUE(hello.held(2).answered());
+  EXPECT_EQ(hello.held(2).backend(), "b");
+}
+
+TEST_F(RunnerStreamTest, HelloNamesARequestOnce) {
+  Connect(2);
+  Lease(0, 1);
+  Finish(Broken(calls_.started[0].id, Transport::kReset));
+  Lease(0, 1);  // again, before the first attempt's result was acknowledged
+  LinkDown();
+  LinkUp();
+  ASSERT_EQ(LastHello().held_size(), 1);
+  EXPECT_FALSE(LastHello().held(0).answered());
+  Finish(Broken(calls_.started[1].id, Transport::kReset));
+  LinkDown();
+  LinkUp();
+  ASSERT_EQ(LastHello().held_size(), 1);
+  EXPECT_TRUE(LastHello().held(0).answered());
+}
+
+TEST_F(RunnerStreamTest, SendsUnacknowledgedResultsAgainInOrder) {
+  Connect(4);
+  Lease(0, 4);
+  for (int i = 0; i < 4; ++i) Finish(Answer(calls_.started[i].id));
+  EXPECT_THAT(Sequences(), ElementsAre(1, 2, 3, 4));
+  Acknowledge({2});
+  LinkDown();
+  LinkUp();
+  link_.sent.clear();
+  Welcome();
+  EXPECT_THAT(Sequences(), ElementsAre(1, 3, 4));
+  Acknowledge({1, 3, 4});
+  EXPECT_TRUE(runner_->Idle());
+  LinkDown();
+  LinkUp();
+  link_.sent.clear();
+  Welcome();
+  EXPECT_THAT(Sequences(), IsEmpty());
+}
+
+TEST_F(RunnerStreamTest, DropsWhatIsNoLongerWanted) {
+  Connect(2);
+  Lease(0, 5);
+  Finish(Answer(calls_.started[0].id));  // 0 answered; 1, 2 in flight; 3, 4 buffered
+  LinkDown();
+  LinkUp();
+  link_.sent.clear();
+  Welcome({0, 1, 3});
+  EXPECT_THAT(Results(), IsEmpty());
+  EXPECT_THAT(calls_.aborted, ElementsAre(calls_.started[1].id));
+  EXPECT_EQ(runner_->held(), 2);
+  Finish(Broken(calls_.started[1].id, Transport::kAborted));
+  EXPECT_EQ(calls_.started.back().body, "body 4");
+}
+
+TEST_F(RunnerStreamTest, GoesOnCallingWithoutAStream) {
+  Connect(1);
+  Lease(0, 3);
+  LinkDown();
+  Finish(Answer(calls_.started[0].id));
+  EXPECT_EQ(calls_.started.size(), 2u);
+  Finish(HttpError(calls_.started[1].id, 429));
+  EXPECT_EQ(calls_.started.size(), 3u);
+  Advance(absl::Seconds(2));
+  Finish(Answer(calls_.started[2].id));
+  EXPECT_EQ(calls_.started.size(), 4u);
+  LinkUp();
+  link_.sent.clear();
+  Welcome();
+  EXPECT_THAT(Sequences(), ElementsAre(1, 2));
+}
+
+// By then the coordinator has given them to others.
+TEST_F(RunnerStreamTest, StartsNothingOnceItsLeasesHaveLapsed) {
+  Connect(1);
+  Lease(0, 4);
+  LinkDown();
+  Advance(absl::Seconds(29));
+  Finish(Answer(calls_.started[0].id));
+  ASSERT_EQ(calls_.started.size(), 2u);
+  Advance(absl::Seconds(2));
+  Finish(Answer(calls_.started[1].id));
+  EXPECT_EQ(calls_.started.size(), 2u) << "the call in flight ended and its result is kept";
+  EXPECT_EQ(runner_->unacknowledged(), 2);
+  // A stream that is not welcomed changes nothing.
+  LinkUp();
+  LinkDown();
+  Finish(Answer(999));
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(calls_.started.size(), 2u);
+  LinkUp();
+  Welcome({2});
+  EXPECT_THAT(Started(), ElementsAre("body 0", "body 1", "body 3"));
+}
+
+TEST_F(RunnerStreamTest, WhatIsHandedBackWithoutAStreamIsMissingFromTheNextHello) {
+  Connect(1);
+  Lease(0, 3);
+  LinkDown();
+  Finish(HttpError(calls_.started[0].id, 401));
+  EXPECT_EQ(runner_->held(), 0);
+  LinkUp();
+  EXPECT_EQ(LastHello().held_size(), 0);
+  link_.sent.clear();
+  Welcome();
+  EXPECT_THAT(ReturnedIndexes(), IsEmpty());
+}
+
+TEST_F(RunnerStreamTest, ASecondStreamReplacesTheFirst) {
+  Connect(1);
+  Lease(0, 1);
+  Finish(Answer(calls_.started[0].id));
+  LinkUp();
+  link_.sent.clear();
+  Advance(absl::Seconds(3));
+  EXPECT_THAT(link_.sent, IsEmpty()) << "not welcomed yet";
+  Welcome();
+  EXPECT_THAT(Sequences(), ElementsAre(1));
+}
+
+TEST_F(RunnerStreamTest, ResultsGatherWhileTheStreamIsBusy) {
+  Connect(10);
+  Lease(0, 10);
+  link_.slow = true;
+  for (int i = 0; i < 10; ++i) Finish(Answer(calls_.started[i].id));
+  // Two messages keep the stream busy; the other results wait.
+  EXPECT_THAT(Sequences(), ElementsAre(1, 2));
+  link_.backlog = 1;
+  runner_->OnWritable(Now());
+  EXPECT_EQ(link_.sent.back().results().results_size(), 8);
+  EXPECT_THAT(Sequences(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10));
+}
+
+TEST_F(RunnerStreamTest, MessagesAreClosedAtTheirLimits) {
+  RunnerOptions options = Options(10);
+  options.results_per_message_max = 3;
+  Make(std::move(options));
+  LinkUp();
+  Welcome();
+  Lease(0, 8);
+  LinkDown();
+  for (int i = 0; i < 8; ++i) Finish(Answer(calls_.started[i].id));
+  LinkUp();
+  link_.sent.clear();
+  Welcome();
+  std::vector<int> sizes;
+  for (const v1::WorkerMessage& message : link_.sent) {
+    if (message.has_results()) sizes.push_back(message.results().results_size());
+  }
+  EXPECT_THAT(sizes, ElementsAre(3, 3, 2));
+}
+
+TEST_F(RunnerStreamTest, ARefusalIsNoReasonToForget) {
+  Connect(1);
+  Lease(0, 1);
+  v1::CoordinatorMessage message;
+  message.mutable_refuse()->set_why("another protocol");
+  runner_->OnMessage(std::move(message), Now());
+  runner_->OnMessage(v1::CoordinatorMessage(), Now());
+  EXPECT_EQ(runner_->held(), 1);
+}
+
+TEST_F(RunnerStreamTest, DrainHandsBackWhatIsNotStartedAndFinishesTheRest) {
+  Connect(2);
+  Lease(0, 5);
+  Finish(HttpError(calls_.started[0].id, 429));  // 0 waits; 1, 2 in flight; 3, 4 buffered
+  link_.sent.clear();
+  runner_->Drain("the machine is going down", Now());
+  ASSERT_GE(link_.sent.size(), 2u);
+  EXPECT_EQ(link_.sent[0].drain().why(), "the machine is going down");
+  EXPECT_EQ(link_.sent[1].returned().why(), "the machine is going down");
+  EXPECT_THAT(ReturnedIndexes(), UnorderedElementsAre(0, 3, 4));
+  EXPECT_EQ(LastReport().limit(), 0);
+  EXPECT_FALSE(runner_->Idle());
+  Lease(20, 1);
+  EXPECT_EQ(ReturnedIndexes().back(), 20u);
+  Finish(Answer(calls_.started[1].id));
+  // Put off while draining: not waited for.
+  Finish(HttpError(calls_.started[2].id, 429));
+  EXPECT_EQ(ReturnedIndexes().back(), 2u);
+  EXPECT_EQ(runner_->in_flight(), 0);
+  EXPECT_FALSE(runner_->Idle()) << "a result waits for its acknowledgement";
+  Acknowledge({1});
+  EXPECT_TRUE(runner_->Idle());
+  EXPECT_EQ(calls_.started.size(), 3u);
+}
+
+TEST_F(RunnerStreamTest, AStaleConnectionWhileDrainingGoesBack) {
+  Connect(1);
+  Lease(0, 1);
+  runner_->Drain("bye", Now());
+  Finish(Broken(calls_.started[0].id, Transport::kStaleConnection));
+  EXPECT_EQ(calls_.started.size(), 1u);
+  EXPECT_THAT(ReturnedIndexes(), ElementsAre(0));
+}
+
+TEST_F(RunnerStreamTest, SaysOnANewStreamThatItIsDraining) {
+  Connect(1);
+  Lease(0, 2);
+  LinkDown();
+  runner_->Drain("bye", Now());
+  runner_->Drain("bye again", Now());
+  LinkUp();
+  ASSERT_EQ(LastHello().held_size(), 1);
+  EXPECT_EQ(LastHello().held(0).key().index(), 0u);
+  link_.sent.clear();
+  Welcome();
+  ASSERT_FALSE(link_.sent.empty());
+  EXPECT_EQ(link_.sent[0].drain().why(), "bye");
+}
+
+TEST_F(RunnerStreamTest, AbortAllGivesUpTheCallsAndHandsThemBack) {
+  Connect(2);
+  Lease(0, 3);
+  runner_->Drain("bye", Now());
+  runner_->AbortAll(Now());
+  EXPECT_THAT(calls_.aborted, ElementsAre(calls_.started[0].id, calls_.started[1].id));
+  EXPECT_THAT(ReturnedIndexes(), UnorderedElementsAre(0, 1, 2));
+  EXPECT_EQ(runner_->held(), 0);
+  EXPECT_FALSE(runner_->Idle()) << "the calls have not ended yet";
+  Finish(Broken(calls_.started[0].id, Transport::kAborted));
+  Finish(Answer(calls_.started[1].id));
+  EXPECT_TRUE(runner_->Idle());
+  EXPECT_THAT(Results(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace nightshift

@@ -1,0 +1,81 @@
+// A leased request while the worker holds it, and the list that a backend buffers them in.
+#ifndef NIGHTSHIFT_WORKER_CORE_HELD_REQUEST_H_
+#define NIGHTSHIFT_WORKER_CORE_HELD_REQUEST_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/endpoint.h"
+#include "worker/core/call.h"
+#include "worker/core/request_key.h"
+
+namespace nightshift {
+
+struct HeldRequest {
+  enum class Place {
+    kBuffered,  // in its backend's list
+    kInFlight,  // `call` is under way
+    kWaiting,   // in the retry queue until `due`; holds no slot
+  };
+
+  RequestKey key;
+  int backend = 0;
+  Endpoint endpoint = Endpoint::kUnspecified;
+  bool stream = false;
+  bool retried_now = false;  // a stale connection has been forgiven once
+  int waits = 0;             // how often it was put off, for the backoff
+  int server_timeouts = 0;   // of those, because the server gave up on it
+  Place place = Place::kBuffered;
+  absl::Duration timeout = absl::ZeroDuration();
+  CallId call = 0;
+  MonotonicTime due;
+  uint64_t order = 0;  // of arrival: makes the retry queue's order the same in every run
+  std::string body;    // kept while in flight, since it may have to be sent again
+
+  HeldRequest* previous = nullptr;  // of RequestList
+  HeldRequest* next = nullptr;
+};
+
+// A doubly linked list through the requests themselves, so that a revoked one leaves in constant
+// time. Owns nothing.
+class RequestList {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  int size() const { return size_; }
+  HeldRequest* first() const { return first_; }
+
+  void PushBack(HeldRequest* request) { Insert(request, last_, nullptr); }
+  void PushFront(HeldRequest* request) { Insert(request, nullptr, first_); }
+  void Remove(HeldRequest* request) {
+    (request->previous != nullptr ? request->previous->next : first_) = request->next;
+    (request->next != nullptr ? request->next->previous : last_) = request->previous;
+    request->previous = request->next = nullptr;
+    --size_;
+  }
+  HeldRequest* PopFront() {
+    NIGHTSHIFT_CHECK(first_ != nullptr, "the list is empty");
+    HeldRequest* request = first_;
+    Remove(request);
+    return request;
+  }
+
+ private:
+  void Insert(HeldRequest* request, HeldRequest* before, HeldRequest* after) {
+    request->previous = before;
+    request->next = after;
+    (before != nullptr ? before->next : first_) = request;
+    (after != nullptr ? after->previous : last_) = request;
+    ++size_;
+  }
+
+  HeldRequest* first_ = nullptr;
+  HeldRequest* last_ = nullptr;
+  int size_ = 0;
+};
+
+}  // namespace nightshift
+
+#endif  // NIGHTSHIFT_WORKER_CORE_HELD_REQUEST_H_

@@ -1,0 +1,253 @@
+// Calls: which start, and what their ends mean for the request, the limit and the backend.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "worker/core/error_words.h"
+#include "worker/core/result.h"
+#include "worker/core/runner_impl.h"
+
+namespace nightshift {
+
+bool Runner::Impl::IsReady(const v1::BackendInfo& info) {
+  return info.state() != "starting" && info.state() != "broken" && info.state() != "refused";
+}
+
+bool Runner::Impl::TakesCalls(const Backend& backend) const {
+  return !draining && IsReady(backend.told) && backend.breaker.state() != Breaker::State::kOpen;
+}
+
+bool Runner::Impl::HandsBack(const Backend& backend, MonotonicTime now) const {
+  if (draining || !IsReady(backend.told)) return true;
+  if (backend.breaker.state() != Breaker::State::kOpen) return false;
+  return backend.breaker.cause() != Breaker::Cause::kToldToWait ||
+         backend.breaker.reopens_at() - now > kKeepUnstartedMax;
+}
+
+std::string Runner::Impl::HandBackReason(const Backend& backend) const {
+  if (draining) return drain_why;
+  const v1::BackendInfo info = Info(backend);
+  return absl::StrCat("backend ", info.name(), ": ",
+                      info.detail().empty() ? info.state() : info.detail());
+}
+
+bool Runner::Impl::MayStart(MonotonicTime now) const {
+  if (draining || outbox.full()) return false;
+  // By now the coordinator has given the rest of what is held to others.
+  return !lost_at.has_value() || now - *lost_at <= lease_ttl;
+}
+
+void Runner::Impl::Fill(int index, MonotonicTime now) {
+  Backend& backend = backends[index];
+  if (backend.buffered.empty() || !TakesCalls(backend) || !MayStart(now)) return;
+  while (!backend.buffered.empty()) {
+    if (backend.breaker.state() == Breaker::State::kProbing) {
+      if (!backend.breaker.probe_free()) return;
+    } else if (backend.in_flight >= backend.limiter->limit()) {
+      return;
+    }
+    Start(backend.buffered.PopFront(), now);
+  }
+}
+
+void Runner::Impl::FillAll(MonotonicTime now) {
+  for (int i = 0; i < static_cast<int>(backends.size()); ++i) {
+    Fill(i, now);
+    CheckLow(i, now);
+  }
+}
+
+void Runner::Impl::Start(HeldRequest* request, MonotonicTime now) {
+  Backend& backend = backends[request->backend];
+  request->place = HeldRequest::Place::kInFlight;
+  request->call = ++last_call;
+  Call& call = calls[request->call];
+  call.request = request;
+  call.backend = request->backend;
+  call.started = now;
+  if (backend.breaker.state() == Breaker::State::kProbing) {
+    call.probe = true;
+    backend.breaker.OnProbeStarted();
+  }
+  ++backend.in_flight;
+  backend.limiter->OnStart(now);
+  calls_port.Start({.id = request->call,
+                    .backend = request->backend,
+                    .endpoint = request->endpoint,
+                    .body = request->body,
+                    .stream = request->stream,
+                    .timeout = request->timeout});
+}
+
+void Runner::Impl::OnEnd(Call call, CallOutcome outcome, MonotonicTime now) {
+  Backend& backend = backends[call.backend];
+  --backend.in_flight;
+  if (call.probe) backend.breaker.OnProbeEnded();
+  if (call.request == nullptr) return;
+  Classification what = Classify(outcome);
+  switch (what.verdict) {
+    case Verdict::kAnswered:
+    case Verdict::kRejected:
+      OnAnswer(call, std::move(outcome), std::move(what), now);
+      break;
+    case Verdict::kRetry:
+      OnFailure(call, std::move(outcome), std::move(what), now);
+      break;
+    case Verdict::kRetryNow:
+      OnStale(call, std::move(outcome), std::move(what), now);
+      break;
+    case Verdict::kOverload:
+    case Verdict::kUnavailable:
+    case Verdict::kRefusedKey:
+      OnRefusal(call, std::move(outcome), std::move(what), now);
+      break;
+    case Verdict::kAborted:
+      Return(call.request, what.message);
+      break;
+  }
+}
+
+void Runner::Impl::OnAnswer(const Call& call, CallOutcome outcome, Classification what,
+                            MonotonicTime now) {
+  Backend& backend = backends[call.backend];
+  const absl::Duration latency = now - call.started;
+  const double completion_tokens = static_cast<double>(outcome.usage.completion_tokens());
+  backend.finished.Add(1, now);
+  backend.tokens.Add(completion_tokens, now);
+  backend.latency.Add(absl::ToDoubleSeconds(latency));
+  backend.limiter->OnFinish({.latency = latency,
+                             .prompt_tokens = outcome.usage.prompt_tokens(),
+                             .completion_tokens = outcome.usage.completion_tokens(),
+                             .in_flight = backend.in_flight,
+                             .starved = backend.buffered.empty()},
+                            now);
+  Record(call.request, std::move(outcome), std::move(what));
+  if (backend.breaker.OnAlive()) OnBreakerChanged(call.backend, now);
+}
+
+void Runner::Impl::OnFailure(const Call& call, CallOutcome outcome, Classification what,
+                             MonotonicTime now) {
+  Backend& backend = backends[call.backend];
+  backend.finished.Add(1, now);
+  if (what.error_class == v1::ERROR_CLASS_TIMEOUT)
+    backend.limiter->OnReject(backend.in_flight, now);
+  bool changed = false;
+  if (outcome.transport == Transport::kComplete) {
+    changed = backend.breaker.OnAlive();
+  } else if (backend.breaker.state() == Breaker::State::kProbing) {
+    // Asked whether it works, it did not answer. Each further probe would cost a request one of
+    // its attempts.
+    changed = backend.breaker.OnUnavailable(what.message, now, random);
+  }
+  Record(call.request, std::move(outcome), std::move(what));
+  if (changed) OnBreakerChanged(call.backend, now);
+}
+
+void Runner::Impl::OnStale(const Call& call, CallOutcome outcome, Classification what,
+                           MonotonicTime now) {
+  HeldRequest* request = call.request;
+  if (request->retried_now) {
+    what.verdict = Verdict::kRetry;
+    OnFailure(call, std::move(outcome), std::move(what), now);
+    return;
+  }
+  request->retried_now = true;
+  Backend& backend = backends[call.backend];
+  request->place = HeldRequest::Place::kBuffered;
+  backend.buffered.PushFront(request);
+  if (HandsBack(backend, now)) Return(request, HandBackReason(backend));
+}
+
+void Runner::Impl::OnRefusal(const Call& call, CallOutcome outcome, Classification what,
+                             MonotonicTime now) {
+  HeldRequest* request = call.request;
+  Backend& backend = backends[call.backend];
+  const absl::Duration retry_after = std::min(outcome.retry_after, kRetryAfterMax);
+  bool changed = false;
+  if (what.verdict == Verdict::kRefusedKey) {
+    changed = backend.breaker.OnRefusedKey(what.message, now);
+  } else if (what.verdict == Verdict::kUnavailable) {
+    backend.limiter->OnReject(backend.in_flight, now);
+    changed = backend.breaker.OnUnavailable(what.message, now, random);
+  } else if (SaysQuota(outcome) || retry_after > kWaitOfOneRequestMax) {
+    // Fewer calls at a time would not help: the account has to wait.
+    changed = backend.breaker.OnToldToWait(what.message, retry_after, now, random);
+  } else {
+    backend.limiter->OnReject(backend.in_flight, now);
+    changed = backend.breaker.OnAlive();
+    if (what.error_class == v1::ERROR_CLASS_TIMEOUT &&
+        ++request->server_timeouts > kServerTimeoutsMax) {
+      what.verdict = Verdict::kRetry;
+    }
+  }
+  if (what.verdict == Verdict::kRetry) {
+    Record(request, std::move(outcome), std::move(what));
+  } else {
+    PutOff(request, retry_after, now);
+    // With the backend that it waits for, if that is left alone.
+    if (HandsBack(backend, now)) Return(request, HandBackReason(backend));
+  }
+  if (changed) OnBreakerChanged(call.backend, now);
+}
+
+void Runner::Impl::PutOff(HeldRequest* request, absl::Duration retry_after, MonotonicTime now) {
+  retries.Add(request, now + RetryDelay(request->waits++, retry_after, random));
+  ++backends[request->backend].waiting;
+}
+
+void Runner::Impl::Record(HeldRequest* request, CallOutcome outcome, Classification what) {
+  std::string made_id;
+  if (outcome.http_status != 0 && outcome.request_id.empty()) {
+    made_id = absl::StrCat("req_", options.session, "_", outbox.next_sequence());
+  }
+  v1::AttemptResult result = MakeResult(std::move(outcome), std::move(what), made_id);
+  request->key.To(result.mutable_key());
+  result.set_backend(backends[request->backend].told.name());
+  outbox.Add(std::move(result));
+  Forget(request);
+}
+
+void Runner::Impl::LogBreaker(const Backend& backend, MonotonicTime now) const {
+  const std::string& name = backend.told.name();
+  if (backend.breaker.state() == Breaker::State::kClosed) {
+    LogInfo("backend ", name, " answers again");
+    return;
+  }
+  if (backend.breaker.state() == Breaker::State::kProbing) return;
+  const std::string wait = HumanDuration(backend.breaker.reopens_at() - now);
+  const std::string& detail = backend.breaker.detail();
+  switch (backend.breaker.cause()) {
+    case Breaker::Cause::kRefusedKey:
+      LogWarning(
+          "backend ", name, " refuses the API key: ", detail,
+          ". No request is lost: they wait for a backend that takes them. Check the key that "
+          "this worker was started with; it is tried again in ",
+          wait, ".");
+      break;
+    case Breaker::Cause::kUnavailable:
+      LogWarning("backend ", name, " is not available: ", detail,
+                 ". No request is lost: they wait for a backend that takes them. It is tried again "
+                 "in ",
+                 wait, ".");
+      break;
+    case Breaker::Cause::kToldToWait:  // everyday life with a quota
+    case Breaker::Cause::kNone:
+      LogInfo("backend ", name, " asks to be left alone for ", wait, ": ", detail);
+      break;
+  }
+}
+
+void Runner::Impl::OnBreakerChanged(int index, MonotonicTime now) {
+  LogBreaker(backends[index], now);
+  OnBackendChanged(index, now);
+}
+
+void Runner::Impl::OnBackendChanged(int index, MonotonicTime now) {
+  // First that it takes nothing, then what it hands back: else that would come again.
+  ReportNow(now);
+  if (HandsBack(backends[index], now)) ReturnUnstarted(index, HandBackReason(backends[index]));
+  SendReturned();
+}
+
+}  // namespace nightshift

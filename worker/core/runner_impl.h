@@ -1,0 +1,169 @@
+// The runner's inside, shared by its source files: runner.cc (what happens), runner_stream.cc (the
+// coordinator's messages and what is sent), runner_calls.cc (starting calls and what their ends
+// mean), runner_report.cc (what is said about the backends).
+#ifndef NIGHTSHIFT_WORKER_CORE_RUNNER_IMPL_H_
+#define NIGHTSHIFT_WORKER_CORE_RUNNER_IMPL_H_
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "base/random.h"
+#include "worker/core/breaker.h"
+#include "worker/core/classifier.h"
+#include "worker/core/held_request.h"
+#include "worker/core/outbox.h"
+#include "worker/core/rate_meter.h"
+#include "worker/core/request_key.h"
+#include "worker/core/retry_queue.h"
+#include "worker/core/runner.h"
+
+namespace nightshift {
+
+// Of a backend's Retry-After; what is longer is a mistake somewhere.
+inline constexpr absl::Duration kRetryAfterMax = absl::Hours(24);
+// A backend that asks for a longer wait than this is left alone as a whole until then.
+inline constexpr absl::Duration kWaitOfOneRequestMax = absl::Seconds(60);
+// Told to wait for longer than this, a backend's unstarted requests go where they can run sooner.
+inline constexpr absl::Duration kKeepUnstartedMax = absl::Seconds(5);
+// A server that gives up on the same request as often as this (HTTP 408) would do so for ever: from
+// then on it is charged.
+inline constexpr int kServerTimeoutsMax = 3;
+// Until the first Welcome tells.
+inline constexpr absl::Duration kLeaseTtlDefault = absl::Seconds(30);
+// Low water: the buffer should hold what the free slots need and what is used up while a lease is
+// on its way.
+inline constexpr double kLowWaterSeconds = 0.3;
+// Between two reports that say "running low"; doubles while no lease comes of it.
+inline constexpr absl::Duration kLowReportInterval = absl::Milliseconds(20);
+
+struct Runner::Impl {
+  struct Backend {
+    v1::BackendInfo told;  // as it was given
+    std::unique_ptr<Limiter> limiter;
+    Breaker breaker;
+    RequestList buffered;
+    int waiting = 0;  // in the retry queue
+    int in_flight = 0;
+    RateMeter finished;
+    RateMeter tokens;
+    RecentMean latency;  // seconds
+  };
+
+  struct Call {
+    HeldRequest* request = nullptr;  // null: nobody wants the answer any more
+    int backend = 0;
+    MonotonicTime started;
+    bool probe = false;
+  };
+
+  enum class Link {
+    kDown,      // no stream
+    kGreeting,  // Hello is out; nothing else may be said before the Welcome
+    kReady,
+  };
+
+  Impl(RunnerOptions runner_options, CallPort& call_port, LinkPort& link_port);
+
+  // --- runner_stream.cc
+  void SendHello();
+  void OnWelcome(const v1::Welcome& welcome, MonotonicTime now);
+  void OnLease(v1::Lease* lease, MonotonicTime now);
+  void RefuseUnknownEndpoint(HeldRequest* request);
+  void OnAcknowledge(const v1::Acknowledge& acknowledge, MonotonicTime now);
+  void OnRevoke(const v1::Revoke& revoke, MonotonicTime now);
+  void SendDrain();
+  // Sends results as far as the stream takes them; the rest gathers.
+  void SendResults();
+  // Says which requests have been handed back since the last time.
+  void SendReturned();
+
+  // --- runner_calls.cc
+  // By what it was told; unknown words count as ready.
+  static bool IsReady(const v1::BackendInfo& info);
+  // Nothing but the number of slots speaks against a call to this backend.
+  bool TakesCalls(const Backend& backend) const;
+  // What waits for this backend should run elsewhere.
+  bool HandsBack(const Backend& backend, MonotonicTime now) const;
+  // Why, for the coordinator's log.
+  std::string HandBackReason(const Backend& backend) const;
+  // Nothing outside the backends speaks against new calls.
+  bool MayStart(MonotonicTime now) const;
+  // Fills the free slots of one backend, or of all.
+  void Fill(int backend, MonotonicTime now);
+  void FillAll(MonotonicTime now);
+  void Start(HeldRequest* request, MonotonicTime now);
+  void OnEnd(Call call, CallOutcome outcome, MonotonicTime now);
+  void OnAnswer(const Call& call, CallOutcome outcome, Classification what, MonotonicTime now);
+  void OnFailure(const Call& call, CallOutcome outcome, Classification what, MonotonicTime now);
+  void OnStale(const Call& call, CallOutcome outcome, Classification what, MonotonicTime now);
+  void OnRefusal(const Call& call, CallOutcome outcome, Classification what, MonotonicTime now);
+  void PutOff(HeldRequest* request, absl::Duration retry_after, MonotonicTime now);
+  // The request is answered, or the coordinator's again: its result goes to the outbox.
+  void Record(HeldRequest* request, CallOutcome outcome, Classification what);
+  // A backend's state is another: says so at once and hands back what cannot run here now.
+  void OnBackendChanged(int backend, MonotonicTime now);
+  void OnBreakerChanged(int backend, MonotonicTime now);
+  void LogBreaker(const Backend& backend, MonotonicTime now) const;
+  // What every event ends with: free slots filled, results and reports sent.
+  void Settle(int backend, MonotonicTime now);
+
+  // --- runner.cc
+  HeldRequest* FindRequest(const RequestKey& key);
+  // Takes the request out of list or queue, or leaves its call without an owner.
+  void Detach(HeldRequest* request);
+  void Forget(HeldRequest* request);  // Detach, and free it
+  void Return(HeldRequest* request, absl::string_view why);
+  void ReturnUnstarted(int backend, absl::string_view why);
+  // Not wanted any more: its call is aborted, its results are dropped.
+  void Discard(const RequestKey& key);
+
+  // --- runner_report.cc
+  // What a person and the coordinator should know: as told, unless the breaker knows better.
+  v1::BackendInfo Info(const Backend& backend) const;
+  int ReportedLimit(const Backend& backend, MonotonicTime now) const;
+  std::string WaitingFor(const Backend& backend, MonotonicTime now) const;
+  bool RunsLow(const Backend& backend, MonotonicTime now) const;
+  void CheckLow(int backend, MonotonicTime now);
+  bool CanReport() const;
+  // Sends the report when it is due and the stream takes it.
+  void ReportIfDue(MonotonicTime now);
+  void ReportNow(MonotonicTime now);
+
+  RunnerOptions options;  // without its `backends`, which are moved into those below
+  CallPort& calls_port;
+  LinkPort& link_port;
+  Random random;
+
+  std::vector<Backend> backends;
+  absl::flat_hash_map<std::string, int> backend_by_name;
+  absl::flat_hash_map<RequestKey, std::unique_ptr<HeldRequest>> requests;
+  absl::flat_hash_map<CallId, Call> calls;
+  RetryQueue retries;
+  Outbox outbox;
+  CallId last_call = 0;
+  uint64_t last_order = 0;
+
+  Link link = Link::kDown;
+  std::optional<MonotonicTime> lost_at;  // the stream, if it has not been welcomed again since
+  absl::Duration lease_ttl = kLeaseTtlDefault;
+  // Handed back and not yet said, by the reason.
+  std::map<std::string, std::vector<RequestKey>> returned;
+
+  bool draining = false;
+  std::string drain_why;
+
+  MonotonicTime last_report;
+  MonotonicTime report_due;
+  absl::Duration low_interval = kLowReportInterval;
+  bool low = false;  // the next report says "running low"
+};
+
+}  // namespace nightshift
+
+#endif  // NIGHTSHIFT_WORKER_CORE_RUNNER_IMPL_H_

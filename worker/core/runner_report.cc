@@ -1,0 +1,114 @@
+// What the runner says about its backends.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/units.h"
+#include "worker/core/runner_impl.h"
+
+namespace nightshift {
+namespace {
+
+// Reports are figures of the moment: they do not queue up in a stream that is stuck.
+constexpr int kReportBacklogMax = 1;
+
+}  // namespace
+
+v1::BackendInfo Runner::Impl::Info(const Backend& backend) const {
+  v1::BackendInfo info = backend.told;
+  if (!IsReady(info)) return info;
+  switch (backend.breaker.state()) {
+    case Breaker::State::kClosed:
+      break;
+    case Breaker::State::kProbing:
+      // Ready for the one request that will show.
+      info.set_detail("trying again with one request");
+      break;
+    case Breaker::State::kOpen:
+      info.set_detail(backend.breaker.detail());
+      if (backend.breaker.cause() == Breaker::Cause::kUnavailable) info.set_state("broken");
+      if (backend.breaker.cause() == Breaker::Cause::kRefusedKey) info.set_state("refused");
+      break;
+  }
+  return info;
+}
+
+int Runner::Impl::ReportedLimit(const Backend& backend, MonotonicTime now) const {
+  if (HandsBack(backend, now)) return 0;
+  if (backend.breaker.state() == Breaker::State::kProbing) {
+    // One more than the calls that were under way before.
+    return backend.in_flight + (backend.breaker.probe_free() ? 1 : 0);
+  }
+  return backend.limiter->limit();
+}
+
+std::string Runner::Impl::WaitingFor(const Backend& backend, MonotonicTime now) const {
+  if (draining) return absl::StrCat("nothing more: ", drain_why);
+  if (!IsReady(backend.told)) {
+    return backend.told.detail().empty()
+               ? absl::StrCat("the backend, which is ", backend.told.state())
+               : absl::StrCat("the backend: ", backend.told.detail());
+  }
+  if (backend.breaker.state() == Breaker::State::kOpen) {
+    return absl::StrCat("the backend, for ", HumanDuration(backend.breaker.reopens_at() - now),
+                        " more: ", backend.breaker.detail());
+  }
+  if (outbox.full()) {
+    return absl::StrCat("the coordinator to record ", WithCommas(outbox.requests()), " results (",
+                        HumanSize(outbox.bytes()), ")");
+  }
+  if (backend.waiting > 0) {
+    return absl::StrCat("room at the backend: ", WithCommas(backend.waiting),
+                        backend.waiting == 1 ? " request was" : " requests were", " put off by it");
+  }
+  return "";
+}
+
+bool Runner::Impl::RunsLow(const Backend& backend, MonotonicTime now) const {
+  if (HandsBack(backend, now)) return false;
+  const int free_slots = std::max(0, ReportedLimit(backend, now) - backend.in_flight);
+  const int buffered = backend.buffered.size() + backend.waiting;
+  if (buffered < free_slots) return true;
+  if (backend.breaker.state() != Breaker::State::kClosed) return false;
+  return buffered < free_slots + kLowWaterSeconds * backend.finished.PerSecond(now);
+}
+
+void Runner::Impl::CheckLow(int index, MonotonicTime now) {
+  const MonotonicTime due = last_report + low_interval;
+  if (link != Link::kReady || report_due <= due || !RunsLow(backends[index], now)) return;
+  low = true;
+  report_due = due;
+}
+
+bool Runner::Impl::CanReport() const {
+  return link == Link::kReady && link_port.Backlog() <= kReportBacklogMax;
+}
+
+void Runner::Impl::ReportIfDue(MonotonicTime now) {
+  if (now >= report_due && CanReport()) ReportNow(now);
+}
+
+void Runner::Impl::ReportNow(MonotonicTime now) {
+  if (link != Link::kReady) return;
+  v1::WorkerMessage message;
+  v1::Report& report = *message.mutable_report();
+  report.set_outbox_requests(outbox.requests());
+  report.set_outbox_bytes(outbox.bytes());
+  for (const Backend& backend : backends) {
+    v1::BackendReport& entry = *report.add_backends();
+    *entry.mutable_info() = Info(backend);
+    entry.set_limit(ReportedLimit(backend, now));
+    entry.set_in_flight(backend.in_flight);
+    entry.set_buffered(backend.buffered.size() + backend.waiting);
+    entry.set_requests_per_second(backend.finished.PerSecond(now));
+    entry.set_tokens_per_second(backend.tokens.PerSecond(now));
+    entry.set_latency_seconds(backend.latency.value());
+    entry.set_waiting_for(WaitingFor(backend, now));
+  }
+  link_port.Send(std::move(message));
+  last_report = now;
+  report_due = now + options.report_interval;
+  if (low) low_interval = std::min(low_interval * 2, options.report_interval);
+  low = false;
+}
+
+}  // namespace nightshift

@@ -1,0 +1,156 @@
+// The runner and the coordinator's stream. Whatever is sent may be lost with the stream; what must
+// not be lost is said again from what is held when the next one opens.
+#include <algorithm>
+
+#include "worker/core/runner_impl.h"
+
+namespace nightshift {
+namespace {
+
+constexpr char kProtocol[] = "nightshift.v1";
+
+// Below this many messages waiting to be written, another one keeps the stream busy; above it,
+// results are better off gathering into one message.
+constexpr int kBacklogMax = 1;
+
+}  // namespace
+
+void Runner::Impl::SendHello() {
+  v1::WorkerMessage message;
+  v1::Hello& hello = *message.mutable_hello();
+  hello.set_protocol(kProtocol);
+  hello.set_name(options.name);
+  hello.set_session(options.session);
+  hello.set_version(options.version);
+  for (const Backend& backend : backends) *hello.add_backends() = Info(backend);
+  // In key order, so that equal states give equal messages.
+  std::vector<HeldRequest*> held;
+  held.reserve(requests.size());
+  for (const auto& [key, request] : requests) held.push_back(request.get());
+  std::sort(held.begin(), held.end(),
+            [](const HeldRequest* a, const HeldRequest* b) { return a->key < b->key; });
+  for (const HeldRequest* request : held) {
+    v1::HeldRequest& entry = *hello.add_held();
+    request->key.To(entry.mutable_key());
+    entry.set_backend(backends[request->backend].told.name());
+  }
+  outbox.ForEach([&](const v1::AttemptResult& result) {
+    v1::HeldRequest& entry = *hello.add_held();
+    *entry.mutable_key() = result.key();
+    entry.set_backend(result.backend());
+    entry.set_answered(true);
+  });
+  link_port.Send(std::move(message));
+}
+
+void Runner::Impl::OnWelcome(const v1::Welcome& welcome, MonotonicTime now) {
+  if (link == Link::kDown) return;
+  link = Link::kReady;
+  lost_at.reset();
+  if (welcome.lease_ttl_ms() > 0) lease_ttl = absl::Milliseconds(welcome.lease_ttl_ms());
+  for (const v1::RequestKey& key : welcome.drop()) Discard(RequestKey::From(key));
+  if (draining) SendDrain();
+  SendReturned();
+  low_interval = kLowReportInterval;
+  FillAll(now);
+  SendResults();
+  ReportNow(now);
+}
+
+void Runner::Impl::OnLease(v1::Lease* lease, MonotonicTime now) {
+  low_interval = kLowReportInterval;
+  const auto named = backend_by_name.find(lease->backend());
+  if (named == backend_by_name.end()) {
+    std::vector<RequestKey>& back = returned["the worker has no backend of this name"];
+    for (const v1::LeasedRequest& leased : lease->requests()) {
+      const RequestKey key = RequestKey::From(leased.key());
+      if (!requests.contains(key)) back.push_back(key);
+    }
+    SendReturned();
+    return;
+  }
+  const int index = named->second;
+  Backend& backend = backends[index];
+  for (v1::LeasedRequest& leased : *lease->mutable_requests()) {
+    const RequestKey key = RequestKey::From(leased.key());
+    if (const v1::AttemptResult* result = outbox.Find(key); result != nullptr) {
+      // Ended here already: the coordinator has not heard of it yet, but will.
+      if (result->kind() != v1::AttemptResult::RETRY) continue;
+      // To be tried again, and now it is: so the coordinator has that result, and it must not
+      // arrive a second time, when it would seem to be the end of this try.
+      outbox.Drop(key);
+    }
+    const auto [entry, is_new] = requests.try_emplace(key);
+    if (!is_new) continue;
+    entry->second = std::make_unique<HeldRequest>();
+    HeldRequest& request = *entry->second;
+    request.key = key;
+    request.backend = index;
+    request.endpoint = static_cast<Endpoint>(leased.endpoint());
+    request.stream = leased.stream();
+    request.timeout = absl::Milliseconds(leased.request_timeout_ms());
+    request.order = ++last_order;
+    request.body = std::move(*leased.mutable_body());
+    backend.buffered.PushBack(&request);
+    if (EndpointPath(request.endpoint).empty()) RefuseUnknownEndpoint(&request);
+  }
+  if (HandsBack(backend, now)) ReturnUnstarted(index, HandBackReason(backend));
+  Settle(index, now);
+}
+
+void Runner::Impl::RefuseUnknownEndpoint(HeldRequest* request) {
+  CallOutcome none;
+  none.timing.set_ttft_ms(-1);
+  none.timing.set_latency_ms(-1);
+  Record(request, std::move(none),
+         {.verdict = Verdict::kRejected,
+          .error_class = v1::ERROR_CLASS_INVALID_REQUEST,
+          .code = "unknown_endpoint",
+          .message = "this worker does not know the request's endpoint; it is older than the "
+                     "coordinator: update it and retry the job"});
+}
+
+void Runner::Impl::OnAcknowledge(const v1::Acknowledge& acknowledge, MonotonicTime now) {
+  const bool was_full = outbox.full();
+  for (const uint64_t sequence : acknowledge.sequences()) outbox.Acknowledge(sequence);
+  if (!was_full || outbox.full()) return;
+  FillAll(now);
+  ReportIfDue(now);
+}
+
+void Runner::Impl::OnRevoke(const v1::Revoke& revoke, MonotonicTime now) {
+  for (const v1::RequestKey& key : revoke.keys()) Discard(RequestKey::From(key));
+  // Dropped results may have made room.
+  FillAll(now);
+  ReportIfDue(now);
+}
+
+void Runner::Impl::SendDrain() {
+  if (link != Link::kReady) return;
+  v1::WorkerMessage message;
+  message.mutable_drain()->set_why(drain_why);
+  link_port.Send(std::move(message));
+}
+
+void Runner::Impl::SendResults() {
+  while (link == Link::kReady && outbox.HasUnsent() && link_port.Backlog() <= kBacklogMax) {
+    v1::WorkerMessage message;
+    outbox.NextMessage(message.mutable_results());
+    link_port.Send(std::move(message));
+  }
+}
+
+void Runner::Impl::SendReturned() {
+  if (link != Link::kReady || returned.empty()) return;
+  for (const auto& [why, keys] : returned) {
+    if (keys.empty()) continue;
+    v1::WorkerMessage message;
+    v1::Returned& back = *message.mutable_returned();
+    back.set_why(why);
+    for (const RequestKey& key : keys) key.To(back.add_keys());
+    link_port.Send(std::move(message));
+  }
+  returned.clear();
+}
+
+}  // namespace nightshift
