@@ -1,0 +1,214 @@
+#include "worker/backends/stream_assembler.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace nightshift {
+namespace {
+
+using Json = nlohmann::json;
+
+class StreamAssemblerTest : public ::testing::Test {
+ protected:
+  void Feed(const std::vector<std::string>& frames) {
+    for (const std::string& frame : frames) assembler_.TakeFrame("", frame);
+  }
+  Json Answer() const { return Json::parse(assembler_.Assemble()); }
+
+  StreamAssembler assembler_{{}};
+};
+
+TEST_F(StreamAssemblerTest, PutsAChatAnswerTogether) {
+  Feed({
+      R"({"id":"","object":"chat.completion.chunk","created":0,"model":"","choices":[]})",
+      R"({"id":"c1","object":"chat.completion.chunk","created":7,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"usage":null})",
+      R"({"id":"c1","object":"chat.completion.chunk","created":7,"model":"m","choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":null}]})",
+      R"({"id":"c1","object":"chat.completion.chunk","created":7,"model":"m","choices":[{"index":0,"delta":{"content":"lo ä"},"finish_reason":"stop","stop_reason":12}]})",
+      R"({"id":"c1","object":"chat.completion.chunk","created":7,"model":"m","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5},"system_fingerprint":"fp"})",
+      "[DONE]",
+  });
+  EXPECT_EQ(assembler_.Incomplete(), "");
+  EXPECT_EQ(Answer(), Json::parse(R"({
+    "id":"c1","object":"chat.completion","created":7,"model":"m","system_fingerprint":"fp",
+    "choices":[{"index":0,"message":{"role":"assistant","content":"Hello ä"},
+                "finish_reason":"stop","stop_reason":12}],
+    "usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}})"));
+  EXPECT_EQ(assembler_.Assemble().find('\n'), std::string::npos);
+}
+
+TEST_F(StreamAssemblerTest, KeepsChoicesApartAndInOrder) {
+  Feed({
+      R"({"choices":[{"index":1,"delta":{"content":"B"}},{"index":0,"delta":{"content":"A"}}]})",
+      R"({"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"length"}]})",
+      R"({"choices":[{"index":1,"delta":{"content":"b"},"finish_reason":"stop"}]})",
+      "[DONE]",
+  });
+  const Json answer = Answer();
+  ASSERT_EQ(answer["choices"].size(), 2u);
+  EXPECT_EQ(answer["choices"][0]["message"]["content"], "Aa");
+  EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(answer["choices"][1]["message"]["content"], "Bb");
+}
+
+TEST_F(StreamAssemblerTest, MergesToolCallsByIndex) {
+  Feed({
+      R"({"choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"t1","type":"function","function":{"name":"f","arguments":""}}]}}]})",
+      R"({"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"t2","type":"function","function":{"name":"g","arguments":"{}"}}]}}]})",
+      R"({"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":"}}]}}]})",
+      R"({"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":null,"function":{"name":"f","arguments":"1}"}}]}}]})",
+      R"({"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]})",
+      "[DONE]",
+  });
+  EXPECT_EQ(Answer()["choices"][0]["message"], Json::parse(R"({
+    "role":"assistant","content":null,"tool_calls":[
+      {"id":"t1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},
+      {"id":"t2","type":"function","function":{"name":"g","arguments":"{}"}}]})"));
+  EXPECT_TRUE(assembler_.has_content());
+  EXPECT_EQ(assembler_.Incomplete(), "");
+}
+
+TEST_F(StreamAssemblerTest, JoinsReasoningRefusalsAndLogprobs) {
+  Feed({
+      R"({"choices":[{"index":0,"delta":{"reasoning_content":"th"},"logprobs":{"content":[{"token":"a"}]}}]})",
+      R"({"choices":[{"index":0,"delta":{"reasoning_content":"ink","refusal":"n"},"logprobs":{"content":[{"token":"b"}]}}]})",
+      R"({"choices":[{"index":0,"delta":{"refusal":"o"},"finish_reason":"stop"}]})",
+      "[DONE]",
+  });
+  const Json choice = Answer()["choices"][0];
+  EXPECT_EQ(choice["message"]["reasoning_content"], "think");
+  EXPECT_EQ(choice["message"]["refusal"], "no");
+  EXPECT_EQ(choice["message"]["content"], "");
+  EXPECT_EQ(choice["logprobs"], Json::parse(R"({"content":[{"token":"a"},{"token":"b"}]})"));
+}
+
+TEST_F(StreamAssemblerTest, JoinsAFunctionCallOfTheOldForm) {
+  Feed({
+      R"({"choices":[{"index":0,"delta":{"function_call":{"name":"f","arguments":"{"}}}]})",
+      R"({"choices":[{"index":0,"delta":{"function_call":{"arguments":"}"}},"finish_reason":"function_call"}]})",
+      "[DONE]",
+  });
+  EXPECT_EQ(Answer()["choices"][0]["message"]["function_call"],
+            Json::parse(R"({"name":"f","arguments":"{}"})"));
+}
+
+TEST(StreamAssemblerCompletionsTest, PutsACompletionTogether) {
+  StreamAssembler assembler({.endpoint = Endpoint::kCompletions});
+  assembler.TakeFrame(
+      "",
+      R"({"id":"x","object":"text_completion","choices":[{"index":0,"text":"a","logprobs":{"tokens":["a"],"token_logprobs":[-0.5]},"finish_reason":null}]})");
+  assembler.TakeFrame(
+      "",
+      R"({"id":"x","object":"text_completion","choices":[{"index":0,"text":"b","logprobs":{"tokens":["b"],"token_logprobs":[-1]},"finish_reason":"length"}]})");
+  assembler.TakeFrame("", "[DONE]");
+  EXPECT_EQ(Json::parse(assembler.Assemble()), Json::parse(R"({
+    "id":"x","object":"text_completion","choices":[{"index":0,"text":"ab",
+    "logprobs":{"tokens":["a","b"],"token_logprobs":[-0.5,-1]},"finish_reason":"length"}]})"));
+  EXPECT_EQ(assembler.Incomplete(), "");
+}
+
+TEST_F(StreamAssemblerTest, ContentIsWhatThePersonWaitsFor) {
+  Feed({R"({"choices":[]})",
+        R"({"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]})"});
+  EXPECT_FALSE(assembler_.has_content());
+  Feed({R"({"choices":[{"index":0,"delta":{"content":"x"}}]})"});
+  EXPECT_TRUE(assembler_.has_content());
+}
+
+TEST_F(StreamAssemblerTest, EndWithoutDoneIsIncomplete) {
+  EXPECT_EQ(assembler_.Incomplete(), "the stream ended without an answer in it");
+  Feed({R"({"choices":[{"index":0,"delta":{"content":"x"}}]})"});
+  EXPECT_EQ(assembler_.Incomplete(), "the stream ended without a finish_reason and without [DONE]");
+  Feed({R"({"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})"});
+  EXPECT_EQ(assembler_.Incomplete(), "the stream ended without [DONE]");
+}
+
+TEST_F(StreamAssemblerTest, DoneWithoutFinishReasonIsIncomplete) {
+  Feed({R"({"choices":[{"index":0,"delta":{"content":"x"}}]})", "[DONE]"});
+  EXPECT_EQ(assembler_.Incomplete(), "the stream ended without a finish_reason");
+}
+
+// A server that closes its account has come to the end by itself.
+TEST_F(StreamAssemblerTest, UsageStandsInForAMissingFinishReason) {
+  Feed({R"({"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]})",
+        R"({"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}})", "[DONE]"});
+  EXPECT_EQ(assembler_.Incomplete(), "");
+  EXPECT_TRUE(Answer()["choices"][0]["finish_reason"].is_null());
+}
+
+TEST(StreamAssemblerOptionsTest, SomeServersSendNoDone) {
+  StreamAssembler assembler({.done_required = false});
+  assembler.TakeFrame("", R"({"choices":[{"index":0,"delta":{"content":"x"}}]})");
+  EXPECT_NE(assembler.Incomplete(), "");
+  assembler.TakeFrame("", R"({"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})");
+  EXPECT_EQ(assembler.Incomplete(), "");
+}
+
+TEST_F(StreamAssemblerTest, ErrorFramesEndTheStream) {
+  const std::string frame = R"({"error":{"message":"[503] queue full","code":503}})";
+  Feed({R"({"choices":[{"index":0,"delta":{"content":"part"}}]})", frame,
+        R"({"choices":[{"index":0,"delta":{"content":"late"},"finish_reason":"stop"}]})",
+        "[DONE]"});
+  EXPECT_TRUE(assembler_.failed());
+  EXPECT_FALSE(assembler_.done());
+  EXPECT_EQ(assembler_.error_frame(), frame);
+  EXPECT_EQ(assembler_.Incomplete(), "the stream ended with an error");
+  EXPECT_EQ(Answer()["choices"][0]["message"]["content"], "part");
+}
+
+TEST(StreamAssemblerErrorTest, ErrorsAreKnownByEventByObjectAndByType) {
+  for (const auto& [event, data] : std::vector<std::pair<std::string, std::string>>{
+           {"error", R"({"message":"m"})"},
+           {"error", "not JSON at all"},
+           {"", R"({"object":"error","message":"m"})"},
+           {"", R"({"type":"error","error":{"message":"m"}})"},
+           {"", R"({"error":"m","error_type":"overloaded"})"}}) {
+    StreamAssembler assembler({});
+    assembler.TakeFrame(event, data);
+    EXPECT_EQ(assembler.error_frame(), data);
+  }
+  StreamAssembler assembler({});
+  assembler.TakeFrame("", R"({"error":null,"choices":[]})");
+  EXPECT_FALSE(assembler.failed());
+}
+
+TEST_F(StreamAssemblerTest, UnreadableFramesAreAFailure) {
+  Feed({R"({"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]})", "{broken",
+        "[DONE]"});
+  EXPECT_TRUE(assembler_.failed());
+  EXPECT_EQ(assembler_.Incomplete(), "the stream holds a frame that is not JSON");
+}
+
+// A server that cuts an emoji into two frames sends two halves of a surrogate pair.
+TEST_F(StreamAssemblerTest, HalfSurrogatesDoNotBreakTheStream) {
+  Feed({R"({"choices":[{"index":0,"delta":{"content":"a\ud83d"}}]})",
+        R"({"choices":[{"index":0,"delta":{"content":"\ude00b"},"finish_reason":"stop"}]})",
+        "[DONE]"});
+  EXPECT_EQ(assembler_.Incomplete(), "");
+  EXPECT_EQ(Answer()["choices"][0]["message"]["content"], "a\uFFFD\uFFFDb");
+}
+
+TEST_F(StreamAssemblerTest, BottomlessNestingIsRefusedAndNotFollowed) {
+  Feed({R"({"choices":[],"x":)" + std::string(1000000, '[') + std::string(1000000, ']') + "}"});
+  EXPECT_TRUE(assembler_.failed());
+}
+
+TEST_F(StreamAssemblerTest, StrangeShapesDoNoHarm) {
+  Feed(
+      {R"({"choices":7})",
+       R"({"choices":[7,null,{"delta":"x"},{"index":"a","delta":{"tool_calls":[7,{"function":[]}],"content":{"x":1},"function_call":"f"},"logprobs":[1]}]})",
+       R"({"choices":[{"delta":{"content":"ok","role":"assistant"},"finish_reason":"stop"}]})", " ",
+       "[DONE]"});
+  EXPECT_EQ(assembler_.Incomplete().find("not JSON"), std::string::npos);
+  EXPECT_TRUE(Answer()["choices"].is_array());
+}
+
+TEST_F(StreamAssemblerTest, CountsWhatItKeeps) {
+  Feed({R"({"choices":[{"index":0,"delta":{"content":")" + std::string(5000, 'x') + "\"}}]}"});
+  EXPECT_GE(assembler_.bytes_kept(), 4900);
+}
+
+}  // namespace
+}  // namespace nightshift

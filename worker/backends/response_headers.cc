@@ -1,0 +1,138 @@
+#include "worker/backends/response_headers.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
+
+namespace nightshift {
+namespace {
+
+constexpr size_t kRequestIdBytesMax = 128;
+
+std::string Printable(absl::string_view value, size_t bytes_max) {
+  std::string kept;
+  for (const char c : value.substr(0, bytes_max)) {
+    if (c >= ' ' && c < 0x7f) kept.push_back(c);
+  }
+  return kept;
+}
+
+// Seconds as a number, with or without a fraction; negative when it is none.
+double SecondsFrom(absl::string_view value) {
+  double seconds = -1;
+  if (!absl::SimpleAtod(value, &seconds) || !std::isfinite(seconds)) return -1;
+  return seconds;
+}
+
+// "33011.38" (seconds) or "1m3.2s" and "6ms"; zero when it is neither.
+absl::Duration ResetFrom(absl::string_view value) {
+  const double seconds = SecondsFrom(value);
+  if (seconds >= 0) return absl::Seconds(seconds);
+  absl::Duration duration;
+  if (absl::ParseDuration(value, &duration) && duration > absl::ZeroDuration()) return duration;
+  return absl::ZeroDuration();
+}
+
+}  // namespace
+
+void ResponseHeaders::Clear() {
+  any_ = is_event_stream_ = has_content_type_ = false;
+  content_length_ = -1;
+  request_id_.clear();
+  location_.clear();
+  server_.clear();
+  retry_after_.clear();
+  retry_after_ms_.clear();
+  rate_limit_count_ = 0;
+}
+
+void ResponseHeaders::TakeLine(absl::string_view line) {
+  if (absl::StartsWith(line, "HTTP/")) {
+    Clear();
+    any_ = true;
+    return;
+  }
+  const size_t colon = line.find(':');
+  if (colon == absl::string_view::npos || colon == 0) return;
+  const absl::string_view name = line.substr(0, colon);
+  // Nearly all headers of nearly all answers are of no interest: the first letter and the length
+  // tell, before anything is compared.
+  switch (absl::ascii_tolower(name.front())) {
+    case 'c':
+    case 'l':
+    case 'r':
+    case 's':
+    case 'x':
+      break;
+    default:
+      return;
+  }
+  const absl::string_view value = absl::StripAsciiWhitespace(line.substr(colon + 1));
+  if (absl::EqualsIgnoreCase(name, "content-length")) {
+    if (!absl::SimpleAtoi(value, &content_length_) || content_length_ < 0) content_length_ = -1;
+  } else if (absl::EqualsIgnoreCase(name, "content-type")) {
+    has_content_type_ = true;
+    is_event_stream_ = absl::StartsWithIgnoreCase(value, "text/event-stream");
+  } else if (absl::EqualsIgnoreCase(name, "x-request-id")) {
+    request_id_ = Printable(value, kRequestIdBytesMax);
+  } else if (absl::EqualsIgnoreCase(name, "request-id")) {
+    if (request_id_.empty()) request_id_ = Printable(value, kRequestIdBytesMax);
+  } else if (absl::EqualsIgnoreCase(name, "retry-after")) {
+    retry_after_.assign(value.data(), value.size());
+  } else if (absl::EqualsIgnoreCase(name, "retry-after-ms")) {
+    retry_after_ms_.assign(value.data(), value.size());
+  } else if (absl::EqualsIgnoreCase(name, "location")) {
+    location_ = Printable(value, 256);
+  } else if (absl::EqualsIgnoreCase(name, "server")) {
+    server_ = Printable(value, 64);
+  } else if (absl::StartsWithIgnoreCase(name, "x-ratelimit-")) {
+    TakeRateLimit(name.substr(12), value);
+  }
+}
+
+void ResponseHeaders::TakeRateLimit(absl::string_view name, absl::string_view value) {
+  const bool remaining = absl::StartsWithIgnoreCase(name, "remaining-");
+  if (!remaining && !absl::StartsWithIgnoreCase(name, "reset-")) return;
+  name.remove_prefix(name.find('-') + 1);
+  RateLimit* limit = nullptr;
+  for (int i = 0; i < rate_limit_count_; ++i) {
+    if (absl::EqualsIgnoreCase(rate_limits_[i].name, name)) limit = &rate_limits_[i];
+  }
+  if (limit == nullptr) {
+    if (rate_limit_count_ == kRateLimitsMax) return;
+    limit = &rate_limits_[rate_limit_count_++];
+    *limit = RateLimit();
+    limit->name.assign(name.data(), name.size());
+  }
+  if (remaining) {
+    limit->remaining = SecondsFrom(value);
+  } else {
+    limit->reset = ResetFrom(value);
+  }
+}
+
+absl::Duration ResponseHeaders::RetryAfter(absl::Time now, bool refused_for_quota) const {
+  absl::Duration wait = absl::ZeroDuration();
+  const double millis = retry_after_ms_.empty() ? -1 : SecondsFrom(retry_after_ms_);
+  const double seconds = retry_after_.empty() ? -1 : SecondsFrom(retry_after_);
+  absl::Time date;
+  if (millis >= 0) {
+    wait = absl::Milliseconds(millis);
+  } else if (seconds >= 0) {
+    wait = absl::Seconds(seconds);
+  } else if (!retry_after_.empty() &&
+             absl::ParseTime("%a, %d %b %Y %H:%M:%S GMT", retry_after_, &date, nullptr)) {
+    wait = date - now;
+  } else if (refused_for_quota) {
+    for (int i = 0; i < rate_limit_count_; ++i) {
+      if (rate_limits_[i].remaining == 0) wait = std::max(wait, rate_limits_[i].reset);
+    }
+  }
+  return std::clamp(wait, absl::ZeroDuration(), kRetryAfterMax);
+}
+
+}  // namespace nightshift

@@ -1,0 +1,343 @@
+#include "worker/backends/stream_assembler.h"
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "worker/backends/lenient_json.h"
+
+namespace nightshift {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Members whose pieces follow one another.
+bool IsText(const std::string& key) {
+  return key == "content" || key == "refusal" || key == "reasoning" || key == "reasoning_content" ||
+         key == "reasoning_text" || key == "thinking" || key == "text" || key == "arguments";
+}
+
+const Json* Find(const Json& object, const char* key) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(key);
+  return found == object.end() ? nullptr : &*found;
+}
+
+bool IsPresent(const Json* value) { return value != nullptr && !value->is_null(); }
+
+// The last value is kept, but a later null or "" takes nothing away (Azure's first chunk has empty
+// ids, usage is null until the last chunk).
+void Keep(Json& object, const std::string& key, const Json& value) {
+  const auto found = object.find(key);
+  const bool says_nothing =
+      value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty());
+  if (found == object.end()) {
+    object[key] = value;
+  } else if (!says_nothing || found->is_null()) {
+    *found = value;
+  }
+}
+
+void Append(Json& object, const std::string& key, const std::string& piece) {
+  Json& text = object[key];
+  if (text.is_string()) {
+    text.get_ref<std::string&>() += piece;
+  } else {
+    text = piece;
+  }
+}
+
+void AppendItems(Json& object, const std::string& key, const Json& items) {
+  Json& list = object[key];
+  if (!list.is_array()) list = Json::array();
+  for (const Json& item : items) list.push_back(item);
+}
+
+class Choice {
+ public:
+  void TakeChunk(Endpoint endpoint, const Json& chunk, bool& has_content) {
+    for (const auto& [key, value] : chunk.items()) {
+      if (key == "index") continue;
+      if (key == "delta") {
+        if (value.is_object()) TakeDelta(value, has_content);
+      } else if (key == "text" && endpoint == Endpoint::kCompletions) {
+        if (value.is_string()) TakeText(key, value, rest_, has_content);
+      } else if (key == "logprobs") {
+        TakeLogprobs(value);
+      } else {
+        Keep(rest_, key, value);
+      }
+    }
+  }
+
+  bool finished() const { return IsPresent(Find(rest_, "finish_reason")); }
+
+  Json Assemble(Endpoint endpoint, int64_t index) const {
+    Json choice = {{"index", index}};
+    if (endpoint == Endpoint::kCompletions) {
+      choice["text"] = "";
+    } else {
+      choice["message"] = Message();
+    }
+    if (!logprobs_.is_null()) choice["logprobs"] = logprobs_;
+    for (const auto& [key, value] : rest_.items()) choice[key] = value;
+    if (!choice.contains("finish_reason")) choice["finish_reason"] = nullptr;
+    return choice;
+  }
+
+ private:
+  static void TakeText(const std::string& key, const Json& value, Json& into, bool& has_content) {
+    if (value.is_string()) {
+      const std::string& piece = value.get_ref<const std::string&>();
+      if (!piece.empty()) has_content = true;
+      Append(into, key, piece);
+    } else if (value.is_array()) {  // content in parts
+      if (!value.empty()) has_content = true;
+      AppendItems(into, key, value);
+    } else if (!into.contains(key)) {
+      into[key] = value;
+    }
+  }
+
+  void TakeDelta(const Json& delta, bool& has_content) {
+    for (const auto& [key, value] : delta.items()) {
+      if (key == "tool_calls") {
+        if (value.is_array()) TakeToolCalls(value, has_content);
+      } else if (key == "function_call") {
+        if (value.is_object()) TakeCallMembers(value, function_call_, has_content);
+      } else if (IsText(key)) {
+        TakeText(key, value, message_, has_content);
+      } else {
+        Keep(message_, key, value);
+      }
+    }
+  }
+
+  void TakeToolCalls(const Json& calls, bool& has_content) {
+    int64_t position = 0;
+    for (const Json& call : calls) {
+      if (!call.is_object()) continue;
+      int64_t index = position++;
+      const Json* const told = Find(call, "index");
+      if (told != nullptr && told->is_number_integer()) index = told->get<int64_t>();
+      TakeCallMembers(call, tool_calls_[index], has_content);
+    }
+  }
+
+  // Members of a tool call, or of its function: names come once (some servers repeat them),
+  // arguments in pieces.
+  static void TakeCallMembers(const Json& from, Json& into, bool& has_content) {
+    if (!into.is_object()) into = Json::object();
+    has_content = true;
+    for (const auto& [key, value] : from.items()) {
+      if (key == "index") continue;
+      if (value.is_object()) {
+        TakeCallMembers(value, into[key], has_content);
+      } else if (key == "arguments" && value.is_string()) {
+        Append(into, key, value.get_ref<const std::string&>());
+      } else {
+        Keep(into, key, value);
+      }
+    }
+  }
+
+  void TakeLogprobs(const Json& chunk) {
+    if (!chunk.is_object()) return;
+    if (!logprobs_.is_object()) logprobs_ = Json::object();
+    for (const auto& [key, value] : chunk.items()) {
+      if (value.is_array()) {
+        AppendItems(logprobs_, key, value);
+      } else {
+        Keep(logprobs_, key, value);
+      }
+    }
+  }
+
+  Json Message() const {
+    Json message = {{"role", "assistant"}, {"content", nullptr}};
+    for (const auto& [key, value] : message_.items()) message[key] = value;
+    if (!tool_calls_.empty()) {
+      Json calls = Json::array();
+      for (const auto& [index, call] : tool_calls_) calls.push_back(call);
+      message["tool_calls"] = std::move(calls);
+    }
+    if (!function_call_.is_null()) message["function_call"] = function_call_;
+    // Pieces of an empty text are an empty text; next to a call the text is null.
+    const bool calls_something = !tool_calls_.empty() || !function_call_.is_null();
+    Json& content = message["content"];
+    if (calls_something && content.is_string() && content.get_ref<const std::string&>().empty())
+      content = nullptr;
+    if (!calls_something && content.is_null()) content = "";
+    return message;
+  }
+
+  Json message_ = Json::object();
+  Json rest_ = Json::object();  // of the choice: text, finish_reason, …
+  Json logprobs_;
+  Json function_call_;
+  std::map<int64_t, Json> tool_calls_;
+};
+
+// Documents are copied and printed by functions that call themselves; answers are flat.
+constexpr int kDepthMax = 200;
+
+bool TooDeep(absl::string_view data) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < data.size(); ++i) {
+    const char c = data[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kDepthMax) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
+std::optional<Json> Parse(absl::string_view data) {
+  if (TooDeep(data)) return std::nullopt;
+  Json parsed = Json::parse(data.begin(), data.end(), nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_discarded()) return parsed;
+  const std::string lenient = LenientCopy(data);
+  parsed = Json::parse(lenient, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_discarded()) return parsed;
+  return std::nullopt;
+}
+
+bool IsErrorFrame(absl::string_view event, const Json& frame) {
+  if (event == "error") return true;
+  const Json* const error = Find(frame, "error");
+  if (IsPresent(error) && !(error->is_string() && error->get_ref<const std::string&>().empty()))
+    return true;
+  for (const char* key : {"object", "type"}) {
+    const Json* const kind = Find(frame, key);
+    if (kind != nullptr && *kind == "error") return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+struct StreamAssembler::Impl {
+  Options options;
+  Json top = Json::object();
+  std::map<int64_t, Choice> choices;
+  bool has_content = false;
+  bool done = false;
+  bool unreadable = false;
+  bool any_frame = false;
+  std::string error_frame;
+  int64_t bytes_kept = 0;
+
+  bool AllFinished() const {
+    for (const auto& [index, choice] : choices) {
+      if (!choice.finished()) return false;
+    }
+    return !choices.empty();
+  }
+  void TakeChunk(const Json& chunk);
+};
+
+StreamAssembler::StreamAssembler(Options options) : impl_(std::make_unique<Impl>()) {
+  impl_->options = options;
+}
+StreamAssembler::~StreamAssembler() = default;
+
+bool StreamAssembler::Supports(Endpoint endpoint) {
+  return endpoint == Endpoint::kChatCompletions || endpoint == Endpoint::kCompletions;
+}
+
+void StreamAssembler::TakeFrame(absl::string_view event, absl::string_view data) {
+  if (impl_->done || failed()) return;
+  if (absl::StartsWith(data, "[DONE]")) {
+    impl_->done = true;
+    return;
+  }
+  // Servers that keep a connection alive with empty frames exist.
+  if (absl::StripAsciiWhitespace(data).empty()) return;
+  impl_->any_frame = true;
+  std::optional<Json> frame = Parse(data);
+  if (event == "error" || (frame && IsErrorFrame(event, *frame))) {
+    impl_->error_frame.assign(data.data(), data.size());
+    return;
+  }
+  if (!frame || !frame->is_object()) {
+    impl_->unreadable = true;
+    return;
+  }
+  // Ids, dates and names come with every chunk and are kept once: about a hundred bytes of each
+  // frame are not kept.
+  impl_->bytes_kept += static_cast<int64_t>(data.size() > 100 ? data.size() - 100 : 1);
+  impl_->TakeChunk(*frame);
+}
+
+void StreamAssembler::Impl::TakeChunk(const Json& chunk) {
+  for (const auto& [key, value] : chunk.items()) {
+    if (key != "choices") {
+      Keep(top, key, value);
+      continue;
+    }
+    if (!value.is_array()) continue;
+    int64_t position = 0;
+    for (const Json& item : value) {
+      if (!item.is_object()) continue;
+      int64_t index = position++;
+      const Json* const told = Find(item, "index");
+      if (told != nullptr && told->is_number_integer()) index = told->get<int64_t>();
+      choices[index].TakeChunk(options.endpoint, item, has_content);
+    }
+  }
+}
+
+bool StreamAssembler::has_content() const { return impl_->has_content; }
+bool StreamAssembler::done() const { return impl_->done; }
+bool StreamAssembler::failed() const { return impl_->unreadable || !impl_->error_frame.empty(); }
+int64_t StreamAssembler::bytes_kept() const { return impl_->bytes_kept; }
+const std::string& StreamAssembler::error_frame() const { return impl_->error_frame; }
+
+std::string StreamAssembler::Incomplete() const {
+  if (!impl_->error_frame.empty()) return "the stream ended with an error";
+  if (impl_->unreadable) return "the stream holds a frame that is not JSON";
+  if (impl_->choices.empty()) return "the stream ended without an answer in it";
+  if (!impl_->done) {
+    if (!impl_->AllFinished()) return "the stream ended without a finish_reason and without [DONE]";
+    return impl_->options.done_required ? "the stream ended without [DONE]" : "";
+  }
+  // Cerebras has been seen to leave the reason out; the closing account then says that the server
+  // came to the end by itself.
+  if (!impl_->AllFinished() && !IsPresent(Find(impl_->top, "usage")))
+    return "the stream ended without a finish_reason";
+  return "";
+}
+
+std::string StreamAssembler::Assemble() const {
+  if (!impl_->any_frame || (impl_->choices.empty() && impl_->top.empty())) return "";
+  Json answer = Json::object();
+  Json choices = Json::array();
+  for (const auto& [index, choice] : impl_->choices)
+    choices.push_back(choice.Assemble(impl_->options.endpoint, index));
+  for (const auto& [key, value] : impl_->top.items()) {
+    // The answer's own order: ids first, then the choices, then the account.
+    if (key == "usage" && !answer.contains("choices")) answer["choices"] = choices;
+    answer[key] = value;
+  }
+  if (!answer.contains("choices")) answer["choices"] = std::move(choices);
+  Json& object = answer["object"];
+  if (object.is_null() || object == "chat.completion.chunk" || object == "text_completion.chunk") {
+    object =
+        impl_->options.endpoint == Endpoint::kCompletions ? "text_completion" : "chat.completion";
+  }
+  return answer.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace nightshift
