@@ -1,0 +1,102 @@
+#include "worker/probe_loop.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+
+namespace nightshift {
+namespace {
+
+constexpr absl::Duration kProbeTimeout = absl::Seconds(3);
+constexpr absl::Duration kAgainUntilReady = absl::Seconds(2);
+constexpr absl::Duration kAgainOnceReady = absl::Seconds(30);
+// Silences in a row after which a backend that was ready is called broken.
+constexpr int kSilencesMax = 3;
+
+bool Same(const v1::BackendInfo& a, const v1::BackendInfo& b) {
+  return a.state() == b.state() && a.detail() == b.detail() && a.kind() == b.kind() &&
+         a.models_size() == b.models_size() &&
+         std::equal(a.models().begin(), a.models().end(), b.models().begin());
+}
+
+}  // namespace
+
+v1::BackendInfo InfoOf(const BackendSpec& spec) {
+  v1::BackendInfo info;
+  info.set_name(spec.name);
+  info.set_kind(spec.kind);
+  info.set_url(spec.base_url);
+  info.set_state("starting");
+  info.set_detail("not asked yet");
+  return info;
+}
+
+ProbeJudge::ProbeJudge(const BackendSpec& spec) : info_(InfoOf(spec)) {}
+
+const v1::BackendInfo& ProbeJudge::Take(const BackendProbe& probe) {
+  const bool was_ready = info_.state() == "ready";
+  if (!probe.reachable) {
+    if (was_ready && ++silent_ < kSilencesMax) return info_;
+    info_.set_state("broken");
+    info_.set_detail(probe.detail.empty() ? "it cannot be reached" : probe.detail);
+    return info_;
+  }
+  silent_ = 0;
+  if (probe.key_refused) {
+    info_.set_state("refused");
+    info_.set_detail(probe.detail.empty() ? "it refuses the API key" : probe.detail);
+    return info_;
+  }
+  if (probe.loading) {
+    info_.set_state("starting");
+    info_.set_detail(probe.detail.empty() ? "it is loading its model" : probe.detail);
+    return info_;
+  }
+  info_.set_state("ready");
+  info_.set_detail(probe.server);
+  info_.clear_models();
+  for (const std::string& model : probe.models) info_.add_models(model);
+  return info_;
+}
+
+absl::Duration ProbeJudge::NextIn() const {
+  return info_.state() == "ready" && silent_ == 0 ? kAgainOnceReady : kAgainUntilReady;
+}
+
+ProbeLoop::ProbeLoop(BackendSpec spec, std::function<void(v1::BackendInfo)> on_info)
+    : spec_(std::move(spec)), on_info_(std::move(on_info)), thread_([this] { Run(); }) {}
+
+ProbeLoop::~ProbeLoop() {
+  Stop();
+  thread_.join();
+}
+
+void ProbeLoop::Stop() {
+  MutexLock lock(&mutex_);
+  stopping_ = true;
+  changed_.SignalAll();
+}
+
+void ProbeLoop::Run() {
+  ProbeJudge judge(spec_);
+  v1::BackendInfo told;
+  for (;;) {
+    const v1::BackendInfo& info = judge.Take(ProbeBackend(spec_, kProbeTimeout));
+    const MonotonicTime again_at = Clock::Real().Now() + judge.NextIn();
+    MutexLock lock(&mutex_);
+    if (stopping_) return;
+    if (!Same(info, told)) {
+      on_info_(info);
+      told = info;
+    }
+    for (;;) {
+      const MonotonicTime now = Clock::Real().Now();
+      if (stopping_ || now >= again_at) break;
+      changed_.WaitFor(&mutex_, again_at - now);
+    }
+    if (stopping_) return;
+  }
+}
+
+}  // namespace nightshift

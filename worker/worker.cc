@@ -1,0 +1,224 @@
+#include "worker/worker.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "worker/backends/http_backends.h"
+#include "worker/core/runner.h"
+#include "worker/link/coordinator_link.h"
+#include "worker/probe_loop.h"
+
+namespace nightshift {
+namespace {
+
+// After a drain, or at the end without one: how long the last messages may take to be written.
+constexpr absl::Duration kCloseMax = absl::Seconds(2);
+
+std::string DefaultName() {
+  char host[256] = "worker";
+  gethostname(host, sizeof(host) - 1);
+  return absl::StrCat(host, "-", getpid());
+}
+
+absl::Status CheckOptions(const WorkerOptions& options) {
+  if (options.backends.empty()) {
+    return absl::InvalidArgumentError("a worker needs at least one backend: --backend SPEC");
+  }
+  if (options.concurrency < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("concurrency must be at least 1, not ", options.concurrency));
+  }
+  absl::flat_hash_set<std::string> names;
+  for (const BackendSpec& spec : options.backends) {
+    if (!names.insert(spec.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("two backends are called \"", spec.name, "\"; give one another name"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Threads: the loop's, on which the runner and the link live; one per backend that probes; those of
+// the callers. Between them are Post() and the few facts under `mutex_`.
+class WorkerImpl final : public Worker {
+ public:
+  WorkerImpl(WorkerOptions options, std::unique_ptr<EventLoop> loop)
+      : clock_(Clock::Real()), loop_(std::move(loop)) {
+    Random random = Random::FromSystem();
+    LinkOptions link_options;
+    link_options.channel = options.channel;
+    link_options.token = options.token;
+    link_options.random_seed = random.Next();
+    link_options.post = [this](std::function<void()> task) { loop_->Post(std::move(task)); };
+    link_ = std::make_unique<CoordinatorLink>(std::move(link_options), clock_);
+
+    RunnerOptions runner_options;
+    runner_options.name = options.name.empty() ? DefaultName() : options.name;
+    runner_options.session = absl::StrFormat("%016x%016x", random.Next(), random.Next());
+    runner_options.version = NIGHTSHIFT_VERSION;
+    runner_options.random_seed = random.Next();
+    for (const BackendSpec& spec : options.backends) {
+      runner_options.backends.push_back({InfoOf(spec), options.concurrency > 0
+                                                           ? NewFixedLimiter(options.concurrency)
+                                                           : NewAimdLimiter()});
+    }
+    runner_ = std::make_unique<Runner>(std::move(runner_options), *loop_, *link_);
+    Connect();
+    thread_ = std::thread([this] { loop_->Run(); });
+    for (size_t i = 0; i < options.backends.size(); ++i) {
+      probes_.push_back(std::make_unique<ProbeLoop>(
+          options.backends[i], [this, backend = static_cast<int>(i)](v1::BackendInfo info) {
+            loop_->Post([this, backend, info = std::move(info)] {
+              runner_->OnBackendInfo(backend, info, clock_.Now());
+            });
+          }));
+    }
+  }
+
+  ~WorkerImpl() override {
+    for (auto& probe : probes_) probe->Stop();
+    loop_->Post([this] {
+      runner_->AbortAll(clock_.Now());
+      link_->Close([this] {
+        MutexLock lock(&mutex_);
+        closed_ = true;
+        changed_.SignalAll();
+      });
+    });
+    {
+      const MonotonicTime give_up_at = clock_.Now() + kCloseMax;
+      MutexLock lock(&mutex_);
+      while (!closed_ && WaitLocked(give_up_at)) {
+      }
+    }
+    probes_.clear();
+    loop_->Stop();
+    thread_.join();
+    link_.reset();  // waits until gRPC calls nothing here any more
+  }
+
+  bool Drain(absl::Duration grace) override {
+    const MonotonicTime deadline = clock_.Now() + grace;
+    loop_->Post([this] {
+      runner_->Drain("the worker is shutting down", clock_.Now());
+      MutexLock lock(&mutex_);
+      // Idle or not is looked at again after this task, when `drained_` has a meaning.
+      drained_ = true;
+      idle_ = false;
+      published_idle_ = false;
+    });
+    {
+      MutexLock lock(&mutex_);
+      while (!aborted_ && !(drained_ && idle_) && WaitLocked(deadline)) {
+      }
+      if (drained_ && idle_) return true;
+    }
+    // Hands back the rest. An answer that is not acknowledged by the end of this goes with the
+    // process, and its request is called again.
+    loop_->Post([this] { runner_->AbortAll(clock_.Now()); });
+    const MonotonicTime give_up_at = clock_.Now() + kCloseMax;
+    MutexLock lock(&mutex_);
+    while (!(drained_ && idle_) && WaitLocked(give_up_at)) {
+    }
+    return false;
+  }
+
+  void Abort() override {
+    loop_->Post([this] { runner_->AbortAll(clock_.Now()); });
+    MutexLock lock(&mutex_);
+    aborted_ = true;
+    changed_.SignalAll();
+  }
+
+  absl::Duration IdleFor() const override {
+    MutexLock lock(&mutex_);
+    return idle_ ? clock_.Now() - idle_since_ : absl::ZeroDuration();
+  }
+
+  int in_flight() const override { return in_flight_.load(std::memory_order_relaxed); }
+
+ private:
+  void Connect() {
+    link_->SetEvents({
+        [this](MonotonicTime now) { runner_->OnLinkUp(now); },
+        [this](MonotonicTime now) { runner_->OnLinkDown(now); },
+        [this](v1::CoordinatorMessage&& message, MonotonicTime now) {
+          runner_->OnMessage(std::move(message), now);
+        },
+        [this](MonotonicTime now) { runner_->OnWritable(now); },
+    });
+    loop_->SetOnFinished(
+        [this](CallOutcome outcome) { runner_->OnCallFinished(std::move(outcome), clock_.Now()); });
+    loop_->SetOnTimer([this] {
+      const MonotonicTime now = clock_.Now();
+      const MonotonicTime next = std::min(runner_->OnTimer(now), link_->OnTimer(now));
+      Publish(now);
+      return next;
+    });
+  }
+
+  // After each round of the loop: what other threads may know.
+  void Publish(MonotonicTime now) {
+    in_flight_.store(runner_->in_flight(), std::memory_order_relaxed);
+    const bool idle = runner_->Idle();
+    if (idle == published_idle_) return;
+    published_idle_ = idle;
+    MutexLock lock(&mutex_);
+    idle_ = idle;
+    idle_since_ = now;
+    changed_.SignalAll();
+  }
+
+  // False when `until` has come.
+  bool WaitLocked(MonotonicTime until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const MonotonicTime now = clock_.Now();
+    if (now >= until) return false;
+    changed_.WaitFor(&mutex_, until - now);
+    return true;
+  }
+
+  Clock& clock_;
+  const std::unique_ptr<EventLoop> loop_;
+
+  // The loop thread's.
+  std::unique_ptr<CoordinatorLink> link_;
+  std::unique_ptr<Runner> runner_;
+  bool published_idle_ = false;
+
+  std::atomic<int> in_flight_{0};
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool idle_ ABSL_GUARDED_BY(mutex_) = false;
+  MonotonicTime idle_since_ ABSL_GUARDED_BY(mutex_);
+  bool drained_ ABSL_GUARDED_BY(mutex_) = false;  // the runner knows that it is draining
+  bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;  // the link has ended in order
+
+  std::thread thread_;
+  std::vector<std::unique_ptr<ProbeLoop>> probes_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(WorkerOptions options) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  EventLoop::Options loop_options;
+  loop_options.backends = options.backends;
+  ASSIGN_OR_RETURN(std::unique_ptr<EventLoop> loop,
+                   EventLoop::Create(std::move(loop_options), Clock::Real()));
+  return std::make_unique<WorkerImpl>(std::move(options), std::move(loop));
+}
+
+}  // namespace nightshift
