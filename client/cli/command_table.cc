@@ -1,0 +1,80 @@
+#include <vector>
+
+#include "client/cli/command_set.h"
+#include "client/cli/flag_table.h"
+
+namespace nightshift {
+
+const std::vector<CommandSpec>& AllCommands() {
+  static const auto* const commands = new std::vector<CommandSpec>{
+      {"run", kRun, "INPUT", "run a file of requests to the end, in this one process",
+       R"(INPUT is JSON Lines, a text file with one prompt per line (*.txt) or a CSV file
+with --template (*.csv); also as .gz or .zst; - is standard input. See
+`nightshift help formats`.
+
+Answers are kept in --data-dir as they come. Stop with Ctrl-C at any time: the
+same command again goes on where it stopped, and when all is done it writes the
+files again without one call.)",
+       R"(nightshift run prompts.jsonl --backend http://127.0.0.1:8000/v1
+nightshift run topics.csv --template "Write about {{topic}}" --backend sim
+nightshift run prompts.jsonl --backend cerebras --model llama3.1-8b --limit 10)"},
+      {"coordinator", kCoordinator, "", "keep jobs, hand out work, collect answers",
+       R"(Prints the addresses it listens on, one line each; port 0 picks a free port.
+Without --token-file anyone who can reach the address may use it, so an address
+other than loopback is refused unless --insecure says otherwise.)",
+       R"(nightshift coordinator
+nightshift coordinator --grpc 127.0.0.1:0 --data-dir /var/lib/nightshift)"},
+      {"worker", kWorker, "", "take work from a coordinator and call backends",
+       R"(SIGTERM or Ctrl-C: takes no new work, waits --drain-timeout for the calls in
+flight, hands back the rest.)",
+       R"(nightshift worker --backend http://127.0.0.1:8000/v1
+nightshift worker --coordinator 127.0.0.1:7440 --backend sim --name sim-1)"},
+      {"submit", kSubmit, "INPUT", "hand a job in; prints its id alone on standard output", "",
+       R"(id=$(nightshift submit prompts.jsonl --name "Quarterly reports")
+nightshift submit prompts.jsonl --wait -o answers.jsonl)"},
+      {"jobs", kJobs, "", "list the jobs, newest first", "", "nightshift jobs"},
+      {"status", kStatus, "JOB", "show one job",
+       "JOB is an id or its unique beginning. Ends with 0 whatever the state.",
+       R"(nightshift status job_3f2a
+nightshift status job_3f2a --json)"},
+      {"watch", kWatch, "JOB", "follow a job to its end; ends with the job's exit code", "",
+       R"(nightshift watch job_3f2a
+nightshift watch job_3f2a --timeout 1h)"},
+      {"results", kResults, "JOB", "write the answers of a job",
+       "While the job runs: what is there so far, in input order.",
+       R"(nightshift results job_3f2a -o answers.jsonl
+nightshift results job_3f2a --first)"},
+      {"errors", kErrors, "JOB", "write what a job could not answer, and why", "",
+       R"(nightshift errors job_3f2a
+nightshift errors job_3f2a --class context_too_long -o long.jsonl)"},
+      {"pause", kPause, "JOB", "stop starting calls of a job", "", "nightshift pause job_3f2a"},
+      {"resume", kResume, "JOB", "let a paused job go on", "", "nightshift resume job_3f2a"},
+      {"cancel", kCancel, "JOB", "end a job now; answers so far stay", "",
+       "nightshift cancel job_3f2a"},
+      {"retry", kRetry, "JOB", "run again only what failed, in the same job", "",
+       R"(nightshift retry job_3f2a
+nightshift retry job_3f2a --class timeout --class server_error)"},
+      {"delete", kDelete, "JOB", "remove an ended job with all its answers", "",
+       "nightshift delete job_3f2a --yes"},
+      {"workers", kWorkers, "", "show the fleet: backends, limits, calls in flight, rates", "",
+       "nightshift workers"},
+      {"audit", kAudit, "[JOB]", "prove that every request is in exactly one place",
+       "Recounts the job (or all jobs) from the stored rows. Ends with 0 or 1.",
+       "nightshift audit"},
+      {"sim-server", kSimServer, "", "a simulated inference server, to try things out",
+       "Prints `listening on http://HOST:PORT` once ready. No model is called.",
+       "nightshift sim-server --listen 127.0.0.1:8000 --profile gpu"},
+      {"config", kConfig, "show", "show every setting and where it comes from",
+       R"(A flag wins over its environment variable, which wins over the file of --config,
+which wins over ~/.config/nightshift/config.yaml.)",
+       "nightshift config show"},
+      {"version", kVersion, "", "show the version", "", "nightshift version"},
+      {"help", kHelp, "[TOPIC]", "explain a command or a topic",
+       "Topics: exit-codes, environment, formats, and every command.",
+       R"(nightshift help run
+nightshift help exit-codes)"},
+  };
+  return *commands;
+}
+
+}  // namespace nightshift

@@ -1,0 +1,193 @@
+#include "client/commands/connection.h"
+
+#include <grpcpp/grpcpp.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "client/cli/shell_quote.h"
+#include "client/rpc/channel.h"
+#include "coordinator/coordinator.h"
+
+namespace nightshift {
+namespace {
+
+// False at the first refusal, or after `timeout`: a folder or an error message is the better answer
+// then, and soon.
+bool CanConnect(grpc::Channel& channel, absl::Duration timeout) {
+  const auto until = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout);
+  grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
+  while (state != GRPC_CHANNEL_READY) {
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) return false;
+    if (!channel.WaitForStateChange(state, until)) return false;
+    state = channel.GetState(true);
+  }
+  return true;
+}
+
+class NetworkConnection final : public Connection {
+ public:
+  NetworkConnection(std::shared_ptr<grpc::Channel> channel, const std::string& token,
+                    std::string where, std::string flags)
+      : client_(std::move(channel), token), where_(std::move(where)), flags_(std::move(flags)) {}
+  JobClient& client() override { return client_; }
+  bool folder() const override { return false; }
+  const std::string& where() const override { return where_; }
+  const std::string& flags() const override { return flags_; }
+
+ private:
+  JobClient client_;
+  const std::string where_, flags_;
+};
+
+class FolderConnection final : public Connection {
+ public:
+  FolderConnection(std::unique_ptr<Coordinator> coordinator, std::string where, std::string flags)
+      : coordinator_(std::move(coordinator)),
+        client_(std::make_unique<JobClient>(coordinator_->InProcessChannel(), "")),
+        where_(std::move(where)),
+        flags_(std::move(flags)) {}
+  ~FolderConnection() override {
+    client_.reset();
+    coordinator_->Shutdown(absl::Seconds(1));
+  }
+  JobClient& client() override { return *client_; }
+  bool folder() const override { return true; }
+  const std::string& where() const override { return where_; }
+  const std::string& flags() const override { return flags_; }
+
+ private:
+  const std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<JobClient> client_;
+  const std::string where_, flags_;
+};
+
+Failure Unreachable(const std::string& address) {
+  Failure failure;
+  failure.exit = ExitCode::kUnreachable;
+  failure.code = "coordinator_unreachable";
+  failure.message = absl::StrCat("no coordinator answers at ", address);
+  failure.hint = "nightshift coordinator starts one; --coordinator HOST:PORT names another";
+  return failure;
+}
+
+// Through the socket of a process that has the folder open, else by opening it.
+std::unique_ptr<Connection> OpenFolder(const std::string& data_dir, const std::string& flags,
+                                       Failure* failure) {
+  const std::string socket = SocketAddress(data_dir);
+  if (!socket.empty()) {
+    std::shared_ptr<grpc::Channel> channel = NewCoordinatorChannel(socket);
+    if (CanConnect(*channel, absl::Seconds(1)))
+      return std::make_unique<NetworkConnection>(std::move(channel), "", data_dir, flags);
+  }
+  CoordinatorOptions options;
+  options.data_dir = data_dir;
+  options.reclaim_grace = absl::ZeroDuration();
+  absl::StatusOr<std::unique_ptr<Coordinator>> coordinator = Coordinator::Start(std::move(options));
+  if (!coordinator.ok()) {
+    *failure = StoreFailure(coordinator.status());
+    return nullptr;
+  }
+  return std::make_unique<FolderConnection>(*std::move(coordinator), data_dir, flags);
+}
+
+}  // namespace
+
+Failure StoreFailure(const absl::Status& status) {
+  Failure failure;
+  failure.exit = ExitCode::kInternal;
+  failure.code = absl::IsFailedPrecondition(status) ? "data_dir_unusable" : "store";
+  failure.message = std::string(status.message());
+  if (absl::IsFailedPrecondition(status))
+    failure.hint =
+        "--data-dir names another folder; a coordinator that has this one open answers "
+        "to --coordinator HOST:PORT";
+  return failure;
+}
+
+absl::StatusOr<std::string> ReadToken(const Settings& settings) {
+  if (!settings.Has("token-file")) return std::string();
+  const std::string path = settings.Text("token-file");
+  std::ifstream in(path);
+  std::stringstream text;
+  if (in) text << in.rdbuf();
+  if (!in)
+    return absl::InvalidArgumentError(absl::StrCat("--token-file: ", path, " cannot be read"));
+  std::string token(absl::StripAsciiWhitespace(text.str()));
+  if (token.empty())
+    return absl::InvalidArgumentError(absl::StrCat("--token-file: ", path, " is empty"));
+  return token;
+}
+
+std::string SocketAddress(const std::string& data_dir) {
+  std::error_code error;
+  const std::string path =
+      (std::filesystem::absolute(data_dir, error).lexically_normal() / "nightshift.sock").string();
+  if (error || path.size() >= sizeof(sockaddr_un::sun_path)) return "";
+  return absl::StrCat("unix:", path);
+}
+
+bool HasStore(const std::string& data_dir) {
+  struct stat info;
+  return stat(absl::StrCat(data_dir, "/store/CURRENT").c_str(), &info) == 0;
+}
+
+std::unique_ptr<Connection> Connection::Open(const Settings& settings, Kind kind,
+                                             Failure* failure) {
+  const absl::StatusOr<std::string> token = ReadToken(settings);
+  if (!token.ok()) {
+    *failure = FailureFrom(token.status());
+    return nullptr;
+  }
+  const std::string address = settings.Text("coordinator");
+  const std::string data_dir = settings.Text("data-dir");
+  const bool folder_chosen = settings.Chosen("data-dir");
+  const bool address_chosen = settings.Chosen("coordinator");
+  if (kind == Kind::kAny && folder_chosen && !address_chosen) {
+    if (!HasStore(data_dir)) {
+      *failure = UsageFailure(absl::StrCat(data_dir, " holds no jobs"),
+                              "--data-dir names the folder that `nightshift run` used");
+      return nullptr;
+    }
+    return OpenFolder(data_dir, absl::StrCat(" --data-dir ", ShellQuote(data_dir)), failure);
+  }
+  std::shared_ptr<grpc::Channel> channel = NewCoordinatorChannel(address);
+  if (CanConnect(*channel, kConnectTimeout)) {
+    return std::make_unique<NetworkConnection>(
+        std::move(channel), *token, address,
+        settings.all().at("coordinator").source == Source::kFlag
+            ? absl::StrCat(" --coordinator ", ShellQuote(address))
+            : "");
+  }
+  if (kind == Kind::kAny && !address_chosen && HasStore(data_dir))
+    return OpenFolder(data_dir, "", failure);
+  *failure = Unreachable(address);
+  if (kind == Kind::kAny && !address_chosen)
+    absl::StrAppend(&failure->message, ", and ", data_dir, " holds no jobs");
+  return nullptr;
+}
+
+Failure CallFailure(const absl::Status& status, const Connection& connection) {
+  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+    Failure failure = Unreachable(connection.where());
+    if (!status.message().empty()) absl::StrAppend(&failure.message, " (", status.message(), ")");
+    return failure;
+  }
+  Failure failure = FailureFrom(status);
+  if (absl::IsNotFound(status)) {
+    failure.code = "unknown_job";
+    failure.hint = absl::StrCat("nightshift jobs", connection.flags(), " lists the jobs");
+  } else if (absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status)) {
+    failure.hint = "--token-file FILE shows the coordinator its token";
+  }
+  return failure;
+}
+
+}  // namespace nightshift

@@ -1,0 +1,129 @@
+// The commands that change a job: pause, resume, cancel, retry, delete.
+#include <unistd.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/units.h"
+#include "client/commands/command.h"
+#include "client/commands/connection.h"
+#include "client/commands/job_text.h"
+
+namespace nightshift {
+namespace {
+
+using Action = v1::ControlJobRequest;
+
+std::string Unfinished(const v1::JobStatus& job) {
+  const int64_t left = job.counts().total() - DoneCount(job.counts());
+  return absl::StrCat(WithCommas(left), left == 1 ? " request" : " requests");
+}
+
+// Asks on a terminal; elsewhere --yes has to say it.
+bool Agreed(CommandContext& context, const std::string& what, Failure* failure) {
+  if (context.settings.On("yes")) return true;
+  const bool can_ask =
+      isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1 && !context.console.json();
+  if (!can_ask) {
+    *failure = UsageFailure(absl::StrCat("this would ", what), "--yes says that it is meant");
+    failure->code = "needs_yes";
+    return false;
+  }
+  context.console.Say(absl::StrCat("This will ", what, ".\nGo on? [y/N] "));
+  std::string answer;
+  std::getline(std::cin, answer);
+  answer = absl::AsciiStrToLower(answer);
+  if (answer == "y" || answer == "yes") return true;
+  *failure = UsageFailure("nothing was changed");
+  failure->code = "declined";
+  return false;
+}
+
+// What a person reads after the change; `flags` leads follow-up commands to the same place.
+std::string Done(const Connection& connection, Action::Action action, const v1::JobStatus& before,
+                 const v1::JobStatus& after) {
+  const std::string& id = before.id();
+  switch (action) {
+    case Action::PAUSE:
+      return absl::StrCat("Paused ", id, ". Go on with: nightshift resume ", id, connection.flags(),
+                          "\n");
+    case Action::RESUME:
+      return absl::StrCat(
+          "Resumed ", id, ": ", Unfinished(after), " to go.\n",
+          connection.folder() ? "Run the same `nightshift run` command again.\n" : "");
+    case Action::CANCEL:
+      return absl::StrCat("Cancelled ", id, ". Its answers stay: nightshift results ", id,
+                          connection.flags(), "\n");
+    case Action::RETRY: {
+      const int64_t again = DoneCount(before.counts()) - DoneCount(after.counts());
+      if (again <= 0) return absl::StrCat("Nothing to retry in ", id, ".\n");
+      return absl::StrCat(
+          WithCommas(again), again == 1 ? " request waits" : " requests wait", " again in ", id,
+          connection.folder()
+              ? absl::StrCat(". Run the same command again: nightshift run ",
+                             before.options().input_name(), " ...\n")
+              : absl::StrCat(". Follow: nightshift watch ", id, connection.flags(), "\n"));
+    }
+    case Action::DELETE:
+      return absl::StrCat("Deleted ", id, ".\n");
+    default:
+      return "";
+  }
+}
+
+int Change(CommandContext& context, Action::Action action) {
+  Failure failure;
+  v1::ControlJobRequest request;
+  request.set_action(action);
+  if (action == Action::RETRY) {
+    for (const std::string& word : context.settings.List("class")) {
+      v1::ErrorClass error_class = v1::ERROR_CLASS_NONE;
+      if (!ParseErrorClass(word, &error_class)) {
+        return context.console.Fail(
+            UsageFailure(absl::StrCat("--class: \"", word, "\" is no error class"),
+                         absl::StrCat("the classes are ", KnownErrorClasses())));
+      }
+      request.add_classes(error_class);
+    }
+  }
+  const auto connection = Connection::Open(context.settings, Connection::Kind::kAny, &failure);
+  if (connection == nullptr) return context.console.Fail(failure);
+  JobClient& client = connection->client();
+  const absl::StatusOr<v1::JobStatus> before = client.GetJob(std::string(context.argument()));
+  if (!before.ok()) return context.console.Fail(CallFailure(before.status(), *connection));
+  std::string what;
+  if (action == Action::CANCEL && before->finished_at_ms() == 0) {
+    what = absl::StrCat("end ", before->id(), " now: ", Unfinished(*before),
+                        " will never be answered");
+  } else if (action == Action::DELETE) {
+    what = absl::StrCat("delete ", before->id(), " with ", WithCommas(before->counts().succeeded()),
+                        " answers; files written already stay");
+  }
+  if (!what.empty() && !Agreed(context, what, &failure)) return context.console.Fail(failure);
+
+  request.set_job(before->id());
+  const absl::StatusOr<v1::JobStatus> after = client.Control(request);
+  if (!after.ok()) {
+    failure = CallFailure(after.status(), *connection);
+    if (absl::IsFailedPrecondition(after.status())) failure.code = "wrong_state";
+    return context.console.Fail(failure);
+  }
+  if (context.console.json())
+    context.console.Out(Dump(JobJson(*after)) + "\n");
+  else
+    context.console.Note(Done(*connection, action, *before, *after));
+  return 0;
+}
+
+}  // namespace
+
+int PauseCommand(CommandContext& context) { return Change(context, Action::PAUSE); }
+int ResumeCommand(CommandContext& context) { return Change(context, Action::RESUME); }
+int CancelCommand(CommandContext& context) { return Change(context, Action::CANCEL); }
+int RetryCommand(CommandContext& context) { return Change(context, Action::RETRY); }
+int DeleteCommand(CommandContext& context) { return Change(context, Action::DELETE); }
+
+}  // namespace nightshift

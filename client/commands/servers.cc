@@ -1,0 +1,219 @@
+// coordinator, worker, sim-server: they print where they are, and run until a signal.
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/mutex.h"
+#include "base/units.h"
+#include "client/cli/self.h"
+#include "client/commands/backend_choice.h"
+#include "client/commands/command.h"
+#include "client/commands/connection.h"
+#include "client/commands/sim_flags.h"
+#include "client/commands/version.h"
+#include "client/rpc/channel.h"
+#include "client/sim/sim_server.h"
+#include "coordinator/coordinator.h"
+#include "worker/worker.h"
+
+namespace nightshift {
+namespace {
+
+constexpr absl::Duration kCoordinatorGrace = absl::Seconds(5);
+constexpr absl::Duration kIdleLook = absl::Milliseconds(200);
+
+// Waits for the first signal; a second one is handed to `again`.
+class ServerStop {
+ public:
+  ServerStop(CommandContext& context, std::function<void()> again) : context_(context) {
+    context_.signals.SetHandlers(
+        [this, again = std::move(again)](int signal, int count) {
+          {
+            MutexLock lock(&mutex_);
+            if (signal_ == 0) signal_ = signal;
+            changed_.SignalAll();
+          }
+          if (count > 1 && again) again();
+        },
+        nullptr);
+  }
+  ~ServerStop() { context_.signals.ClearHandlers(); }
+
+  // From any thread: ends the wait without a signal.
+  void End() {
+    MutexLock lock(&mutex_);
+    ended_ = true;
+    changed_.SignalAll();
+  }
+  // True when there is a reason to stop.
+  bool WaitFor(absl::Duration timeout) {
+    MutexLock lock(&mutex_);
+    if (signal_ == 0 && !ended_) changed_.WaitFor(&mutex_, timeout);
+    return signal_ != 0 || ended_;
+  }
+  void Wait() {
+    while (!WaitFor(absl::InfiniteDuration())) {
+    }
+  }
+
+ private:
+  CommandContext& context_;
+  Mutex mutex_;
+  CondVar changed_;
+  int signal_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+bool IsLoopback(const std::string& address) {
+  std::string host = address.substr(0, address.rfind(':'));
+  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]"))
+    host = host.substr(1, host.size() - 2);
+  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.") ||
+         absl::StartsWith(address, "unix:");
+}
+
+Failure NotLoopback(const std::string& address) {
+  Failure failure = UsageFailure(
+      absl::StrCat(address,
+                   " can be reached from other machines, and nothing is encrypted: "
+                   "prompts, answers and the token would travel in clear text"),
+      "listen on 127.0.0.1 (a tunnel reaches it), or say --insecure on a network you trust");
+  failure.code = "not_loopback";
+  return failure;
+}
+
+}  // namespace
+
+int CoordinatorCommand(CommandContext& context) {
+  const Settings& settings = context.settings;
+  Console& console = context.console;
+  CoordinatorOptions options;
+  options.data_dir = settings.Text("data-dir");
+  options.grpc_address = settings.Text("grpc");
+  options.lease_ttl = settings.Span("lease-ttl");
+  if (!absl::StrContains(options.grpc_address, ':'))
+    return console.Fail(
+        UsageFailure(absl::StrCat("--grpc: \"", options.grpc_address, "\" is not HOST:PORT")));
+  if (options.lease_ttl < absl::Seconds(1))
+    return console.Fail(UsageFailure("--lease-ttl: at least 1s: a worker reports once a second"));
+  if (!IsLoopback(options.grpc_address) && !settings.On("insecure"))
+    return console.Fail(NotLoopback(options.grpc_address));
+  const absl::StatusOr<std::string> token = ReadToken(settings);
+  if (!token.ok()) return console.Fail(FailureFrom(token.status()));
+  options.token = *token;
+  console.Out(absl::StrCat("nightshift ", Version(), "\n"));
+
+  ServerStop stop(context, nullptr);
+  std::atomic<bool> broken{false};
+  options.on_broken = [&](const absl::Status& status) {
+    if (broken.exchange(true)) return;
+    console.Say(absl::StrCat("error: the store can no longer be trusted: ", status.message(),
+                             "\nhint: start the coordinator again; what was acknowledged is "
+                             "safe\n"));
+    stop.End();
+  };
+  const std::string data_dir = options.data_dir;
+  const absl::StatusOr<std::unique_ptr<Coordinator>> coordinator =
+      Coordinator::Start(std::move(options));
+  if (!coordinator.ok()) {
+    if (absl::IsUnavailable(coordinator.status())) {
+      Failure failure = UsageFailure(std::string(coordinator.status().message()));
+      failure.code = "address_taken";
+      return console.Fail(failure);
+    }
+    return console.Fail(StoreFailure(coordinator.status()));
+  }
+  const int loaded = (*coordinator)->jobs_loaded();
+  const int resumed = (*coordinator)->jobs_resumed();
+  const std::string address = (*coordinator)->grpc_address();
+  console.Out(absl::StrCat(
+      "  workers, clients  ", address, "\n  state             ", data_dir, ": ", loaded,
+      loaded == 1 ? " job" : " jobs",
+      resumed > 0 ? absl::StrCat(", ", resumed, " unfinished and resumed") : "", "\n"));
+  console.Note(
+      absl::StrCat("No worker is connected. Start one:\n  ", Self(), " worker",
+                   address == "127.0.0.1:7440" ? "" : absl::StrCat(" --coordinator ", address),
+                   " --backend http://127.0.0.1:8000/v1\n"));
+  stop.Wait();
+  if (broken) return static_cast<int>(ExitCode::kBrokenStore);
+  console.Note("Stopping: committing what has arrived.\n");
+  (*coordinator)->Shutdown(kCoordinatorGrace);
+  return broken ? static_cast<int>(ExitCode::kBrokenStore) : 0;
+}
+
+int WorkerCommand(CommandContext& context) {
+  const Settings& settings = context.settings;
+  Console& console = context.console;
+  WorkerOptions options;
+  Failure failure;
+  if (!ChooseBackends(settings, &options.backends, &failure)) return console.Fail(failure);
+  const absl::StatusOr<std::string> token = ReadToken(settings);
+  if (!token.ok()) return console.Fail(FailureFrom(token.status()));
+  EmbeddedSims sims;
+  if (const absl::Status started = sims.Start(options.backends); !started.ok())
+    return console.Fail(FailureFrom(started));
+  const std::string address = settings.Text("coordinator");
+  std::string backends;
+  for (const BackendSpec& backend : options.backends)
+    absl::StrAppend(&backends, backends.empty() ? "" : ", ", backend.name);
+  console.Note(absl::StrCat("nightshift ", Version(), " worker\n  coordinator  ", address,
+                            "\n  backends     ", backends, "\n"));
+  options.name = settings.Text("name");
+  options.channel = NewCoordinatorChannel(address);
+  options.token = *token;
+  // "auto" is no number and leaves 0, which means the same.
+  (void)absl::SimpleAtoi(settings.Text("concurrency"), &options.concurrency);
+  absl::StatusOr<std::unique_ptr<Worker>> started = Worker::Start(std::move(options));
+  if (!started.ok()) return console.Fail(FailureFrom(started.status()));
+  Worker& worker = **started;
+
+  bool idle_end = false;
+  {
+    ServerStop stop(context, [&worker] { worker.Abort(); });
+    if (settings.Has("exit-when-idle")) {
+      const absl::Duration patience = settings.Span("exit-when-idle");
+      while (!stop.WaitFor(kIdleLook)) {
+        if (worker.IdleFor() >= patience) {
+          idle_end = true;
+          break;
+        }
+      }
+    } else {
+      stop.Wait();
+    }
+    const absl::Duration grace = settings.Span("drain-timeout");
+    const int in_flight = worker.in_flight();
+    console.Note(idle_end
+                     ? std::string("Nothing to do; ending.\n")
+                     : absl::StrCat("Stopping: ", in_flight, in_flight == 1 ? " call" : " calls",
+                                    " in flight, waiting up to ", HumanDuration(grace),
+                                    ". Ctrl-C again drops them.\n"));
+    if (!worker.Drain(grace))
+      console.Note("Handed back what was not answered; others will run it.\n");
+  }
+  return 0;
+}
+
+int SimServerCommand(CommandContext& context) {
+  SimServerOptions options;
+  if (const absl::Status parsed = ReadSimFlags(context.settings, &options); !parsed.ok())
+    return context.console.Fail(UsageFailure(std::string(parsed.message())));
+  absl::StatusOr<std::unique_ptr<SimServer>> server = SimServer::Start(options);
+  if (!server.ok()) {
+    Failure failure = UsageFailure(std::string(server.status().message()));
+    failure.code = "cannot_listen";
+    return context.console.Fail(failure);
+  }
+  ServerStop stop(context, nullptr);
+  context.console.Out(absl::StrCat("listening on ", (*server)->url(), "\n"));
+  stop.Wait();
+  return 0;
+}
+
+}  // namespace nightshift
