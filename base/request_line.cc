@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
 #include "base/json_problem.h"
@@ -129,9 +129,15 @@ class Parser {
                                                                                : "a bare value"));
     }
     if (problem->utf8) return Refuse("", InvalidUtf8Message(text_));
-    return Refuse(
-        "", absl::StrCat("not JSON: ", problem->reason, " at column ", problem->offset + 1,
-                         problem->hint.empty() ? "" : absl::StrCat(" (", problem->hint, ")")));
+    std::string hint = problem->hint;
+    const absl::string_view stripped = absl::StripAsciiWhitespace(text_);
+    if (stripped == "[" || stripped == "{") {
+      hint =
+          "one document over several lines? each line must be a whole request, as jq -c writes it";
+    }
+    return Refuse("",
+                  absl::StrCat("not JSON: ", problem->reason, " at column ", problem->offset + 1,
+                               hint.empty() ? "" : " (", hint, hint.empty() ? "" : ")"));
   }
 
   bool TakeCustomId(bool batch) {

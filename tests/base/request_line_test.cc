@@ -263,6 +263,7 @@ TEST(RequestLineTest, WhatIsNotOneObjectIsRefusedInWords) {
   EXPECT_EQ(Refusal(R"({"prompt":"x)"),
             "||not JSON: ends inside a string at column 13 (file cut off?)");
   EXPECT_THAT(Refusal("Write a poem"), StartsWith("||not JSON: "));
+  EXPECT_THAT(Refusal("[\r"), AllOf(StartsWith("||not JSON: "), HasSubstr("jq -c")));
   EXPECT_EQ(Refusal("{\"prompt\":\"caf\xE9\"}"),
             "||invalid UTF-8 at byte 15 (0xE9; this looks like Latin-1; save the file as UTF-8)");
   EXPECT_THAT(Refusal(absl::string_view("{\0\"\0p\0", 6)), HasSubstr("UTF-16"));
