@@ -1,8 +1,17 @@
 #include "proto/channel.h"
 
 #include <grpc/support/log.h>
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/server_posix.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/log.h"
 
 namespace nightshift {
@@ -38,8 +47,10 @@ grpc::ChannelArguments CoordinatorChannelArguments() {
   return args;
 }
 
-void SetCoordinatorServerArguments(grpc::ServerBuilder& builder) {
+void SetCoordinatorServerArguments(grpc::ServerBuilder& builder, bool on_network) {
   builder.SetMaxReceiveMessageSize(kMessageBytesMax);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  if (!on_network) return;
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -47,7 +58,20 @@ void SetCoordinatorServerArguments(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kPingIntervalMinMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+}
+
+std::shared_ptr<grpc::Channel> NewInProcessChannel(grpc::Server* server) {
+  int ends[2];
+  NIGHTSHIFT_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0,
+                   absl::StrCat("no pair of sockets can be had: ", strerror(errno)));
+  if (server != nullptr) {
+    grpc::AddInsecureChannelFromFd(server, ends[0]);
+  } else {
+    close(ends[0]);
+  }
+  grpc::ChannelArguments args;
+  args.SetMaxReceiveMessageSize(kMessageBytesMax);
+  return grpc::CreateCustomInsecureChannelFromFd("in-process", ends[1], args);
 }
 
 void RouteGrpcLog() { gpr_set_log_function(LogFromGrpc); }

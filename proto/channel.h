@@ -4,8 +4,12 @@
 #ifndef NIGHTSHIFT_PROTO_CHANNEL_H_
 #define NIGHTSHIFT_PROTO_CHANNEL_H_
 
+#include <memory>
+
 namespace grpc {
+class Channel;
 class ChannelArguments;
+class Server;
 class ServerBuilder;
 }  // namespace grpc
 
@@ -15,11 +19,20 @@ namespace nightshift {
 // only a single request or answer can come near it, and those have lower limits of their own.
 inline constexpr int kMessageBytesMax = 64 << 20;
 
-// For every channel to a coordinator, in process or not.
+// For a channel over the network.
 grpc::ChannelArguments CoordinatorChannelArguments();
 
-// The same on the server's side. A port that another process listens on is refused, not shared.
-void SetCoordinatorServerArguments(grpc::ServerBuilder& builder);
+// The server's side of it. A port that another process listens on is refused, not shared.
+// `on_network` false: the server has in-process channels only, and nothing to keep alive.
+void SetCoordinatorServerArguments(grpc::ServerBuilder& builder, bool on_network);
+
+// A channel to a server of this process. It goes over a pair of connected sockets: gRPC's own
+// in-process transport ends the program when a call is made after the server has shut down; here
+// such a call is Unavailable. `server` null: every call is.
+//
+// It cannot reconnect, so it has no keepalive, which would take a stopped process (Ctrl-Z) that
+// goes on for a dead peer.
+std::shared_ptr<grpc::Channel> NewInProcessChannel(grpc::Server* server);
 
 // Sends gRPC's own log lines to Log() at `debug`: what matters comes back as a status.
 // Process-wide; may be called more than once.
