@@ -92,7 +92,9 @@ struct JobCommand {
     kCancel,
     kExpire,  // the deadline has passed
     kStop,    // an error policy: state `failed`, with `detail`
-    kReopen,  // `retry`: the job runs again; `finished_bitmaps` and `sums` are what stays
+    // `retry`: the job runs again; `finished_bitmaps` and `sums` are what stays, as read from the
+    // store while the job was in run `record.run` (0 = not checked). Aborted when it has changed.
+    kReopen,
     kDelete,
   };
   Kind kind = Kind::kFrontier;

@@ -174,7 +174,7 @@ CommitPlan Dispatcher::Impl::Prepare(absl::Span<const ResultEvent> results,
       job->closing = draft.erase || !JobStateInfo(draft.record.state()).runnable;
     }
     if (draft.erase) {
-      plan.job_writes.push_back({number, std::move(draft.record), true});
+      plan.job_writes.push_back({number, draft.record, true});
     } else if (draft.write_row) {
       draft.record.set_lease_frontier(std::max(draft.record.lease_frontier(), draft.frontier));
       plan.job_writes.push_back({number, draft.record, false});
@@ -214,7 +214,7 @@ void Dispatcher::Impl::ApplyDecision(const ResultDecision& decision, MonotonicTi
 
 void Dispatcher::Impl::ApplyOpening(const JobCommand& command, MonotonicTime now) {
   const JobDraft& draft = outstanding.drafts.at(command.job);
-  if (draft.erase) return;
+  if (draft.erase) return;  // sealed or run again, and deleted in the same commit
   const auto total = static_cast<uint64_t>(draft.record.total());
   if (command.kind == JobCommand::Kind::kSeal) {
     auto job = std::make_unique<Job>();
@@ -236,24 +236,24 @@ void Dispatcher::Impl::ApplyOpening(const JobCommand& command, MonotonicTime now
 void Dispatcher::Impl::ApplyDraft(JobNumber number, JobDraft draft,
                                   std::map<WorkerNumber, std::vector<RequestId>>* given_up) {
   SetInternalWork(number, false);
-  if (draft.erase) {
-    jobs.Erase(number);
-    return;
-  }
   Job* job = jobs.Find(number);
-  job->record = std::move(draft.record);
-  job->sums = std::move(draft.sums);
-  job->sampled_succeeded = draft.sampled_succeeded;
-  job->sampled_failed = draft.sampled_failed;
-  job->closing = false;
-  const JobStateRow& state = JobStateInfo(job->record.state());
-  if (!state.takes_results && !job->ended()) {
+  const JobStateRow& state = JobStateInfo(draft.record.state());
+  if ((draft.erase || !state.takes_results) && job != nullptr && !job->ended()) {
     for (const uint64_t index : job->queue->Leased()) {
       const RequestId id{number, index};
       (*given_up)[leases.Find(id)->worker].push_back(id);
       TakeBack(id);
     }
   }
+  if (draft.erase) {
+    jobs.Erase(number);
+    return;
+  }
+  job->record = std::move(draft.record);
+  job->sums = std::move(draft.sums);
+  job->sampled_succeeded = draft.sampled_succeeded;
+  job->sampled_failed = draft.sampled_failed;
+  job->closing = false;
   if (state.terminal) {
     job->queue.reset();
     job->attempts = {};

@@ -109,6 +109,13 @@ absl::Status Frontier(absl::Time wall, JobDraft* draft) {
 
 absl::Status Reopen(const JobCommand& command, absl::Time wall, JobDraft* draft) {
   if (!Ended(*draft)) return Forbidden(*draft, "only a job that has ended can be run again");
+  // What is to stay was read from the store: it must be what the disk has now.
+  if (!JobStateInfo(draft->state_before).terminal ||
+      (command.record.run() != 0 && command.record.run() != draft->record.run())) {
+    return absl::AbortedError(absl::StrCat("job ", draft->record.id(),
+                                           " has just changed; ask again with nightshift retry ",
+                                           draft->record.id()));
+  }
   BeginNextRun(&draft->record, wall);
   draft->sums = command.sums;
   draft->finished = command.sums.succeeded() + command.sums.failed();

@@ -154,6 +154,7 @@ bool PendingQueue::Claim(uint64_t index) {
   const RequestState state = StateOf(index);
   if (!CanMoveRequest(state, RequestState::kLeased)) return false;
   Move(index, state, RequestState::kLeased);
+  claimed_end_ = std::max(claimed_end_, index + 1);
   return true;
 }
 

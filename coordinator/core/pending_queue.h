@@ -12,6 +12,7 @@
 #ifndef NIGHTSHIFT_COORDINATOR_CORE_PENDING_QUEUE_H_
 #define NIGHTSHIFT_COORDINATOR_CORE_PENDING_QUEUE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -66,7 +67,7 @@ class PendingQueue {
   // Waiting to be claimed.
   uint64_t unclaimed() const { return holes_open_ ? 0 : holes_.left; }
   // Indexes from here on have not been leased.
-  uint64_t frontier() const { return fresh_.next; }
+  uint64_t frontier() const { return std::max(fresh_.next, claimed_end_); }
 
   // Rising.
   std::vector<uint64_t> Leased() const;
@@ -100,6 +101,9 @@ class PendingQueue {
 
   Sweep holes_;
   Sweep fresh_;
+  // One past the highest index that a worker claimed ahead of the cursor: it may still hold
+  // requests of an earlier run of the job.
+  uint64_t claimed_end_ = 0;
   MonotonicTime holes_open_at_;
   bool holes_open_ = false;
 
