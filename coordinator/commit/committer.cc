@@ -1,6 +1,7 @@
 #include "coordinator/commit/committer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <thread>
 #include <utility>
@@ -99,6 +100,7 @@ struct Committer::Impl {
   bool stopping ABSL_GUARDED_BY(mutex) = false;
   absl::Status closed ABSL_GUARDED_BY(mutex);  // why nothing more is taken
 
+  std::atomic<std::thread::id> thread_id;
   Mutex join_mutex;
   std::thread thread ABSL_GUARDED_BY(join_mutex);
 };
@@ -183,7 +185,12 @@ absl::Status Committer::Impl::DoRound(Round& round, bool* progressed) {
   WriteSet writes;
   RETURN_IF_ERROR(AddCommitRows(plan, absl::MakeSpan(round.results), extras, ledger, writes));
   *progressed = !round.empty() || !writes.empty();
-  if (!writes.empty()) RETURN_IF_ERROR(store.Commit(std::move(writes)));
+  if (writes.empty()) {
+    // Others write too (submissions); whoever saw it fail nudges.
+    RETURN_IF_ERROR(store.Health());
+  } else {
+    RETURN_IF_ERROR(store.Commit(std::move(writes)));
+  }
 
   const std::vector<Outgoing> messages_out = dispatcher.Apply(plan, clock.Now(), clock.WallNow());
   Acknowledge(round.results);
@@ -220,8 +227,8 @@ void Committer::Impl::Break(const absl::Status& why, const std::vector<Waiting*>
   {
     MutexLock lock(&mutex);
     closed = unavailable;
-    for (const auto& list : {waiting, std::vector<Waiting*>(commands.begin(), commands.end()),
-                             new_commands}) {
+    for (const auto& list :
+         {waiting, std::vector<Waiting*>(commands.begin(), commands.end()), new_commands}) {
       for (Waiting* one : list) {
         one->status = unavailable;
         one->done = true;
@@ -238,6 +245,7 @@ void Committer::Impl::Break(const absl::Status& why, const std::vector<Waiting*>
 }
 
 void Committer::Impl::Run() {
+  thread_id = std::this_thread::get_id();
   bool more = dispatcher.HasInternalWork();
   bool folding = false;  // the last rounds of a shutdown
   for (;;) {
@@ -303,6 +311,8 @@ void Committer::Shutdown() {
     impl_->stopping = true;
     impl_->arrived.Signal();
   }
+  // From on_broken: the thread is at its end, and whoever destroys this waits for it.
+  if (impl_->thread_id.load() == std::this_thread::get_id()) return;
   MutexLock lock(&impl_->join_mutex);
   if (impl_->thread.joinable()) impl_->thread.join();
 }

@@ -47,7 +47,7 @@ class Committer {
   absl::Status Execute(JobCommand command);
 
   // Makes the committer look whether the dispatcher has a transition of its own to write
-  // (Dispatcher::HasInternalWork). Cheap; from any thread.
+  // (Dispatcher::HasInternalWork), and whether the store is still sound. Cheap; from any thread.
   void Nudge();
 
   // Commits what is queued, folds, and ends the thread. Later calls return Unavailable.

@@ -4,7 +4,6 @@
 
 #include "absl/strings/strip.h"
 #include "base/json.h"
-#include "coordinator/core/outcome.h"
 #include "coordinator/jobs/output_reader.h"
 #include "proto/words.h"
 

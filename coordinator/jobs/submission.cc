@@ -200,7 +200,11 @@ absl::Status StoreSubmission::FlushIfFull() {
 absl::Status StoreSubmission::Flush() {
   if (staged_rows_ == 0) return absl::OkStatus();
   staged_rows_ = 0;
-  return store_.Commit(std::exchange(staged_, WriteSet()));
+  const absl::Status status = store_.Commit(std::exchange(staged_, WriteSet()));
+  // A store that broke here is broken for all: the committer is to find out now, not with the next
+  // result.
+  if (!status.ok()) committer_.Nudge();
+  return status;
 }
 
 void StoreSubmission::NoteModel(const std::string& model) {

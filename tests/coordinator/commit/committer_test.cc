@@ -73,10 +73,11 @@ TEST_F(CommitterTest, JobIsCompletedByItsLastResult) {
 TEST_F(CommitterTest, OneAcknowledgementPerWorkerHoldsDroppedAndDuplicateResultsToo) {
   const JobNumber job = world_->SubmitJob(2);
   const std::vector<RequestId> ids = Lease(2);
-  ASSERT_TRUE(world_->Deliver({world_->Result(ids[0], v1::AttemptResult::ANSWERED),
-                               world_->Result(ids[0], v1::AttemptResult::ANSWERED),
-                               world_->Result({job + 50, 0}, v1::AttemptResult::ANSWERED),
-                               world_->Result({job, 99}, v1::AttemptResult::REJECTED)})
+  ASSERT_TRUE(world_
+                  ->Deliver({world_->Result(ids[0], v1::AttemptResult::ANSWERED),
+                             world_->Result(ids[0], v1::AttemptResult::ANSWERED),
+                             world_->Result({job + 50, 0}, v1::AttemptResult::ANSWERED),
+                             world_->Result({job, 99}, v1::AttemptResult::REJECTED)})
                   .ok());
   const std::vector<v1::CoordinatorMessage> messages = world_->messages();
   ASSERT_EQ(messages.size(), 1u);
@@ -112,8 +113,7 @@ TEST_F(CommitterTest, RefusedCommandSaysWhyAndOthersGoOn) {
   const JobNumber job = world_->SubmitJob(1);
   EXPECT_EQ(world_->Control(job, JobCommand::Kind::kDelete).code(),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(world_->Control(job + 1, JobCommand::Kind::kPause).code(),
-            absl::StatusCode::kNotFound);
+  EXPECT_EQ(world_->Control(job + 1, JobCommand::Kind::kPause).code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(world_->Control(job, JobCommand::Kind::kPause).ok());
   EXPECT_EQ(world_->Status(job).state(), v1::JOB_STATE_PAUSED);
 }
@@ -168,8 +168,7 @@ TEST_F(CommitterTest, ShutdownCommitsWhatIsQueuedAndFolds) {
   EXPECT_EQ(ParseProgressKey(scan->key())->commit, 0u);
   scan->Next();
   EXPECT_FALSE(scan->Valid());
-  EXPECT_EQ(world_->Control(job, JobCommand::Kind::kPause).code(),
-            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(world_->Control(job, JobCommand::Kind::kPause).code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(CommitterTest, FailedCommitConfirmsNothingAndIsReportedOnce) {

@@ -237,8 +237,7 @@ TEST_F(ProgressLedgerTest, BitmapOfSmallJobIsShort) {
     ASSERT_TRUE(ledger->Add(kJob, index, Success(1)).ok());
   }
   Commit(*ledger);
-  const absl::StatusOr<std::string> row =
-      store_->Get(Family::kProgress, ProgressKey(kJob, 0, 0));
+  const absl::StatusOr<std::string> row = store_->Get(Family::kProgress, ProgressKey(kJob, 0, 0));
   ASSERT_TRUE(row.ok());
   EXPECT_LT(row->size(), 64u);
 }

@@ -21,7 +21,10 @@ constexpr absl::Duration kPatience = absl::Seconds(30);
 
 absl::Status StoppingStore::Commit(WriteSet writes) {
   MutexLock lock(&mutex_);
-  if (left_ == 0) return absl::UnavailableError("the machine has stopped");
+  if (left_ == 0) {
+    stopped_ = true;
+    return absl::UnavailableError("the machine has stopped");
+  }
   const absl::Status status = inner_.Commit(std::move(writes));
   // Ones that were refused have written nothing.
   if (status.ok()) {
@@ -31,13 +34,17 @@ absl::Status StoppingStore::Commit(WriteSet writes) {
   return status;
 }
 
+absl::Status StoppingStore::Health() const {
+  MutexLock lock(&mutex_);
+  return stopped_ ? absl::UnavailableError("the machine has stopped") : inner_.Health();
+}
+
 int64_t StoppingStore::commits() const {
   MutexLock lock(&mutex_);
   return commits_;
 }
 
-JobWorld::JobWorld(Store& store, Options options)
-    : store_(store), dispatcher_(options.dispatcher) {
+JobWorld::JobWorld(Store& store, Options options) : store_(store), dispatcher_(options.dispatcher) {
   // A store that has stopped cannot be cleaned up; what is in it can be loaded all the same.
   const absl::Status dropped = DropUnsealedJobs(store_);
   absl::StatusOr<std::vector<LoadedJob>> jobs = LoadJobs(store_);
@@ -81,6 +88,13 @@ int64_t JobWorld::broken_count() const {
   return broken_;
 }
 
+void JobWorld::WaitUntilBroken() {
+  MutexLock lock(&mutex_);
+  while (broken_ == 0) {
+    NIGHTSHIFT_CHECK(changed_.WaitFor(&mutex_, kPatience), "nobody noticed");
+  }
+}
+
 std::set<uint64_t> JobWorld::acknowledged() const {
   MutexLock lock(&mutex_);
   return acknowledged_;
@@ -110,9 +124,9 @@ v1::SubmitRequests JobWorld::Requests(int64_t first, int64_t count) {
 absl::StatusOr<v1::SubmitReply> JobWorld::Submit(v1::SubmitRequests requests,
                                                  const v1::SubmitBegin& begin,
                                                  const std::string& token) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Submission> submission,
-                   Submission::Begin(store_, *committer_, dispatcher_, clock_, begin,
-                                     testing::TempDir()));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<Submission> submission,
+      Submission::Begin(store_, *committer_, dispatcher_, clock_, begin, testing::TempDir()));
   RETURN_IF_ERROR(submission->Add(std::move(requests)));
   v1::SubmitSeal seal;
   seal.set_idempotency_token(token);

@@ -36,7 +36,7 @@ class StoppingStore final : public Store {
                                       const ScanOptions& options = {}) const override {
     return inner_.Scan(family, begin, end, options);
   }
-  absl::Status Health() const override { return inner_.Health(); }
+  absl::Status Health() const override;
   int64_t commits() const;
 
  private:
@@ -44,6 +44,7 @@ class StoppingStore final : public Store {
   mutable Mutex mutex_;
   int64_t left_ ABSL_GUARDED_BY(mutex_);
   int64_t commits_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 class JobWorld {
@@ -63,6 +64,8 @@ class JobWorld {
   Committer& committer() { return *committer_; }
   FakeClock& clock() { return clock_; }
   int64_t broken_count() const;
+  // Waits for the store to have been found broken.
+  void WaitUntilBroken();
 
   // A good request: custom_id "r-<n>", line n + 1.
   static v1::SubmittedRequest Request(int64_t n);

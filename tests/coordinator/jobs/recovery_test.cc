@@ -67,8 +67,9 @@ TEST_F(RecoveryTest, RunningJobComesBackWithBitsSumsAndAttempts) {
   const JobNumber job = world_->SubmitJob(20);
   const std::vector<RequestId> ids = *world_->Lease(10);
   ASSERT_TRUE(world_->Answer({ids[0], ids[3]}).ok());
-  ASSERT_TRUE(world_->Deliver({world_->Result(ids[5], v1::AttemptResult::REJECTED),
-                               world_->Result(ids[6], v1::AttemptResult::RETRY)})
+  ASSERT_TRUE(world_
+                  ->Deliver({world_->Result(ids[5], v1::AttemptResult::REJECTED),
+                             world_->Result(ids[6], v1::AttemptResult::RETRY)})
                   .ok());
   const LoadedJob loaded = Load(job);
   ASSERT_EQ(loaded.finished_bitmaps.size(), 1u);

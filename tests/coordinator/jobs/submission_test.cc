@@ -66,7 +66,8 @@ TEST_F(SubmissionTest, RequestsKeepTheirBytesAndOrder) {
   v1::SubmitRequests requests;
   *requests.add_requests() = JobWorld::Request(0);
   *requests.add_requests() = JobWorld::Request(1);
-  const std::string body = "{ \"b\":1e3,\"a\":0.10, \"n\":12345678901234567890 , \"u\":\"\\u00e9\" }";
+  const std::string body =
+      "{ \"b\":1e3,\"a\":0.10, \"n\":12345678901234567890 , \"u\":\"\\u00e9\" }";
   requests.mutable_requests(1)->set_body(body);
   requests.mutable_requests(1)->set_line(7);
   const v1::SubmitReply reply = SubmitAll(requests);
@@ -311,6 +312,7 @@ TEST_F(SubmissionTest, OptionsThatMakeNoSenseAreRefusedAtOnce) {
   EXPECT_EQ(RowsInStore(), 0u);
 }
 
+// And the committer hears of it at once, though it has nothing to write.
 TEST_F(SubmissionTest, StoreFailureEndsTheSubmission) {
   world_.reset();
   StoppingStore stopping(*store_, 2);  // the number and the first row
@@ -319,6 +321,8 @@ TEST_F(SubmissionTest, StoreFailureEndsTheSubmission) {
                                        world.clock(), {}, testing::TempDir());
   EXPECT_EQ(submission->Add(JobWorld::Requests(0, 1000)).code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(submission->Seal({}).status().code(), absl::StatusCode::kUnavailable);
+  world.WaitUntilBroken();
+  EXPECT_EQ(world.Control(1, JobCommand::Kind::kPause).code(), absl::StatusCode::kUnavailable);
 }
 
 }  // namespace
