@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -59,8 +58,7 @@ class CoordinatorImpl final : public Coordinator {
   }
 
   std::shared_ptr<grpc::Channel> InProcessChannel() override {
-    NIGHTSHIFT_CHECK(server_ != nullptr, "a coordinator that has been shut down has no channels");
-    return server_->InProcessChannel(CoordinatorChannelArguments());
+    return NewInProcessChannel(server_.get());
   }
   std::string grpc_address() const override { return address_; }
   int jobs_loaded() const override { return jobs_loaded_; }
@@ -127,15 +125,16 @@ class CoordinatorImpl final : public Coordinator {
 
   absl::Status Serve() {
     grpc::ServerBuilder builder;
-    SetCoordinatorServerArguments(builder);
+    const bool on_network = !options_.grpc_address.empty();
+    SetCoordinatorServerArguments(builder, on_network);
     int port = 0;
-    if (!options_.grpc_address.empty()) {
+    if (on_network) {
       builder.AddListeningPort(options_.grpc_address, grpc::InsecureServerCredentials(), &port);
     }
     builder.RegisterService(&jobs_->service());
     builder.RegisterService(workers_.get());
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || (!options_.grpc_address.empty() && port == 0)) {
+    if (server_ == nullptr || (on_network && port == 0)) {
       return absl::UnavailableError(
           absl::StrCat("cannot listen on ", options_.grpc_address,
                        ": the port is taken, or the address is not one of this machine's; choose "
@@ -195,7 +194,7 @@ class CoordinatorImpl final : public Coordinator {
       server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(left));
     }
     if (jobs_ != nullptr) jobs_->Shutdown();
-    // Below, from here on, nothing runs any more.
+    // From here on nothing runs any more.
     server_.reset();
     maintenance_.reset();
     workers_.reset();

@@ -1,0 +1,197 @@
+// The coordinator put together: how it starts, what a restart keeps, how it ends.
+#include "coordinator/coordinator.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <thread>
+
+#include "base/clock.h"
+#include "client/rpc/channel.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/coordinator/rpc/coordinator_fixture.h"
+#include "tests/coordinator/rpc/fake_worker.h"
+
+namespace nightshift {
+namespace {
+
+using ::testing::HasSubstr;
+using Kind = v1::CoordinatorMessage::KindCase;
+
+class CoordinatorTest : public CoordinatorFixture {
+ protected:
+  CoordinatorOptions Options() override {
+    CoordinatorOptions options = CoordinatorFixture::Options();
+    options.grpc_address = "127.0.0.1:0";
+    return options;
+  }
+
+  // Reads leases until `count` requests have come.
+  static std::vector<v1::LeasedRequest> Lease(FakeWorker& worker, size_t count) {
+    std::vector<v1::LeasedRequest> leased;
+    while (leased.size() < count) {
+      const v1::CoordinatorMessage message = worker.Next(Kind::kLease);
+      if (message.kind_case() != Kind::kLease) break;
+      for (const auto& request : message.lease().requests()) leased.push_back(request);
+    }
+    return leased;
+  }
+
+  static std::vector<v1::HeldRequest> Held(const std::vector<v1::LeasedRequest>& leased,
+                                           bool answered) {
+    std::vector<v1::HeldRequest> held;
+    for (const v1::LeasedRequest& request : leased) {
+      v1::HeldRequest& one = held.emplace_back();
+      *one.mutable_key() = request.key();
+      one.set_backend("b");
+      one.set_answered(answered);
+    }
+    return held;
+  }
+};
+
+TEST_F(CoordinatorTest, ServesOnTheNetworkAsInProcess) {
+  ASSERT_THAT(coordinator_->grpc_address(), HasSubstr("127.0.0.1:"));
+  const std::string job = SubmitJob(3);
+  const auto channel = NewCoordinatorChannel(coordinator_->grpc_address());
+  ASSERT_TRUE(WaitForCoordinator(*channel, coordinator_->grpc_address(), absl::Seconds(10)).ok());
+  JobClient client(channel, "");
+  auto status = client.GetJob(job);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->counts().total(), 3);
+}
+
+TEST_F(CoordinatorTest, TakenPortIsUnavailableAndNamed) {
+  TempFolder other;
+  CoordinatorOptions options;
+  options.data_dir = other.path();
+  options.grpc_address = coordinator_->grpc_address();
+  const auto second = Coordinator::Start(options);
+  ASSERT_TRUE(absl::IsUnavailable(second.status())) << second.status();
+  EXPECT_THAT(second.status().message(), HasSubstr(options.grpc_address));
+}
+
+TEST_F(CoordinatorTest, FolderInUseIsAPrecondition) {
+  CoordinatorOptions options;
+  options.data_dir = folder_.path();
+  const auto second = Coordinator::Start(options);
+  EXPECT_TRUE(absl::IsFailedPrecondition(second.status())) << second.status();
+}
+
+TEST_F(CoordinatorTest, NobodyThereIsUnavailableAndNamed) {
+  const std::string address = coordinator_->grpc_address();
+  Stop();
+  const auto channel = NewCoordinatorChannel(address);
+  const absl::Status status = WaitForCoordinator(*channel, address, absl::Milliseconds(300));
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(status.message(), HasSubstr(address));
+}
+
+TEST_F(CoordinatorTest, RestartKnowsItsJobs) {
+  const std::string running = SubmitJob(5);
+  const std::string ended = SubmitJob(1);
+  ASSERT_TRUE(client_->Control(ended, v1::ControlJobRequest::CANCEL).ok());
+  WatchUntil(ended, [](const v1::JobStatus& s) { return s.state() == v1::JOB_STATE_CANCELLED; });
+  Stop();
+  Start();
+  EXPECT_EQ(coordinator_->jobs_loaded(), 2);
+  EXPECT_EQ(coordinator_->jobs_resumed(), 1);
+  auto status = client_->GetJob(running);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->counts().pending(), 5);
+  status = client_->GetJob(ended);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->state(), v1::JOB_STATE_CANCELLED);
+}
+
+// What a living worker holds or has answered costs no second call when the coordinator restarts.
+TEST_F(CoordinatorTest, RestartTakesTheAnswersThatALivingWorkerHolds) {
+  const std::string job = SubmitJob(20);
+  std::vector<v1::LeasedRequest> leased;
+  {
+    FakeWorker worker(channel_, "s1");
+    ASSERT_TRUE(worker.Hello());
+    ASSERT_TRUE(worker.Report(20));
+    leased = Lease(worker, 20);
+    ASSERT_EQ(leased.size(), 20u);
+    Stop();
+    EXPECT_FALSE(worker.Finish().ok());
+  }
+  Start();
+  FakeWorker worker(channel_, "s1");
+  // Ten were answered meanwhile, ten are still being called.
+  std::vector<v1::LeasedRequest> answered(leased.begin(), leased.begin() + 10);
+  std::vector<v1::LeasedRequest> calling(leased.begin() + 10, leased.end());
+  std::vector<v1::HeldRequest> held = Held(answered, true);
+  for (const v1::HeldRequest& one : Held(calling, false)) held.push_back(one);
+  ASSERT_TRUE(worker.Hello(held));
+  EXPECT_EQ(worker.Next(Kind::kWelcome).welcome().drop_size(), 0);
+  ASSERT_TRUE(worker.Report(20, 10));
+  for (const auto& half : {answered, calling}) {
+    std::vector<v1::AttemptResult> results;
+    for (const v1::LeasedRequest& request : half) results.push_back(worker.Answer(request));
+    ASSERT_TRUE(worker.Send(std::move(results)));
+    v1::CoordinatorMessage message;
+    for (int acknowledged = 0; acknowledged < 10;) {
+      ASSERT_TRUE(worker.Read(&message));
+      ASSERT_NE(message.kind_case(), Kind::kLease) << "something was leased a second time";
+      acknowledged += message.acknowledge().sequences_size();
+    }
+  }
+  const v1::JobStatus last =
+      WatchUntil(job, [](const v1::JobStatus& s) { return s.state() == v1::JOB_STATE_COMPLETED; });
+  EXPECT_EQ(last.counts().succeeded(), 20);
+}
+
+// What arrived before the end is committed and acknowledged, though the coordinator is going.
+TEST_F(CoordinatorTest, ShutdownCommitsWhatHasArrived) {
+  const std::string job = SubmitJob(50);
+  FakeWorker worker(channel_, "s1");
+  ASSERT_TRUE(worker.Hello());
+  ASSERT_TRUE(worker.Report(50));
+  const std::vector<v1::LeasedRequest> leased = Lease(worker, 50);
+  std::vector<v1::AttemptResult> results;
+  for (const v1::LeasedRequest& request : leased) results.push_back(worker.Answer(request));
+  ASSERT_TRUE(worker.Send(std::move(results)));
+  int acknowledged = 0;
+  std::thread reader([&] { acknowledged = worker.AwaitAcknowledged(50); });
+  Stop();
+  reader.join();
+  Start();
+  auto status = client_->GetJob(job);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_GE(status->counts().succeeded(), acknowledged) << "acknowledged, but not kept";
+}
+
+// Clients and workers that neither read nor write must not keep it from ending.
+TEST_F(CoordinatorTest, ShutdownEndsInTimeWhateverHangs) {
+  const std::string job = SubmitJob(2000);
+  FakeWorker silent_worker(channel_, "s1");
+  ASSERT_TRUE(silent_worker.Hello());
+  ASSERT_TRUE(silent_worker.Report(1000));
+  v1::WatchJobRequest watch_request;
+  watch_request.set_job(job);
+  const auto silent_watch = client_->Watch(watch_request);
+  const auto silent_submission = client_->Submit({});
+  v1::ReadOutputRequest output_request;
+  output_request.set_job(job);
+  output_request.set_kind(v1::ReadOutputRequest::ERRORS);
+  output_request.set_follow(true);
+  const auto silent_follower = client_->ReadOutput(output_request);
+  ASSERT_TRUE(client_->GetJob(job).ok());
+
+  const MonotonicTime before = Clock::Real().Now();
+  coordinator_->Shutdown(absl::Milliseconds(500));
+  EXPECT_LT(Clock::Real().Now() - before, absl::Seconds(5));
+  EXPECT_TRUE(absl::IsUnavailable(client_->GetJob(job).status()));
+  EXPECT_FALSE(silent_follower->Next().ok());
+}
+
+TEST_F(CoordinatorTest, ShutdownFromTwoThreadsIsOne) {
+  std::thread other([&] { coordinator_->Shutdown(absl::Seconds(1)); });
+  coordinator_->Shutdown(absl::Seconds(1));
+  other.join();
+}
+
+}  // namespace
+}  // namespace nightshift
