@@ -1,5 +1,6 @@
 #include "worker/core/clean_text.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace nightshift {
@@ -23,9 +24,15 @@ size_t CharacterLength(absl::string_view text) {
   return length;
 }
 
+bool IsPlain(char c) { return c >= 0x20 && c < 0x7f; }
+
 }  // namespace
 
 std::string CleanText(absl::string_view text, size_t bytes_max) {
+  // Nearly everything is short and plain.
+  if (text.size() <= bytes_max && std::all_of(text.begin(), text.end(), IsPlain)) {
+    return std::string(text);
+  }
   std::string clean;
   while (!text.empty()) {
     const size_t length = CharacterLength(text);

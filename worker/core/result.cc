@@ -47,7 +47,7 @@ std::string WrapNonJsonBody(absl::string_view body) {
   return document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-v1::AttemptResult MakeResult(CallOutcome outcome, Classification classification,
+v1::AttemptResult MakeResult(CallOutcome&& outcome, Classification&& classification,
                              absl::string_view made_request_id) {
   v1::AttemptResult result;
   result.set_kind(KindOf(classification.verdict));

@@ -12,12 +12,12 @@
 
 namespace nightshift {
 
-// All but key, sequence and backend. Takes the body out of `outcome`. `made_request_id` names the
+// All but key, sequence and backend. Takes both apart. `made_request_id` names the
 // answer where the backend did not. The verdict must be kAnswered, kRejected or kRetry (which is
 // charged).
 //
 // A classification with a code is recorded as "no HTTP answer": no status and no body.
-v1::AttemptResult MakeResult(CallOutcome outcome, Classification classification,
+v1::AttemptResult MakeResult(CallOutcome&& outcome, Classification&& classification,
                              absl::string_view made_request_id);
 
 // A body that is not JSON (an HTML error page) as a JSON document that quotes its start.

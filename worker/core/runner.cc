@@ -25,6 +25,7 @@ Runner::Impl::Impl(RunnerOptions runner_options, CallPort& call_port, LinkPort& 
     NIGHTSHIFT_CHECK(is_new, absl::StrCat("two backends are named ", given.info.name()));
     Backend& backend = backends.emplace_back();
     backend.told = std::move(given.info);
+    backend.seen_ready = IsReady(backend.told);
     backend.limiter = std::move(given.limiter);
   }
   options.backends.clear();
@@ -156,9 +157,16 @@ void Runner::OnCallFinished(CallOutcome outcome, MonotonicTime now) {
 
 void Runner::OnBackendInfo(int index, v1::BackendInfo info, MonotonicTime now) {
   Impl::Backend& backend = impl_->backends[index];
-  const bool was_ready = Impl::IsReady(backend.told);
+  const bool was_ready = backend.seen_ready;
+  backend.seen_ready = Impl::IsReady(info);
+  if (!was_ready && backend.seen_ready) backend.breaker.OnToldReady();
+  if (info.state() == "broken" && backend.answered_at.has_value() &&
+      now - *backend.answered_at < kBusyNotBroken) {
+    // Too busy to say how it is. If it really breaks, its calls will tell.
+    info.set_state(backend.told.state());
+    info.set_detail(backend.told.detail());
+  }
   backend.told = std::move(info);
-  if (!was_ready && Impl::IsReady(backend.told)) backend.breaker.OnToldReady();
   impl_->OnBackendChanged(index, now);
   impl_->Settle(index, now);
 }
@@ -201,6 +209,8 @@ void Runner::Drain(const std::string& why, MonotonicTime now) {
 }
 
 void Runner::AbortAll(MonotonicTime now) {
+  // Else the slots that become free would be filled again.
+  Drain("the worker is stopping", now);
   Impl& impl = *impl_;
   std::vector<CallId> wanted;
   for (const auto& [id, call] : impl.calls) {

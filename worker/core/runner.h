@@ -81,7 +81,7 @@ class Runner {
   // --- the end ---------------------------------------------------------------------------------
   // No new calls, no new leases; returns what has not been started. Calls in flight go on.
   void Drain(const std::string& why, MonotonicTime now);
-  // Gives up the calls in flight and returns their requests.
+  // Gives up the calls in flight and returns their requests. Drains first, if it has not.
   void AbortAll(MonotonicTime now);
   // Nothing held: no request, no call, no unacknowledged result.
   bool Idle() const;

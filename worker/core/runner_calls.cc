@@ -80,7 +80,7 @@ void Runner::Impl::Start(HeldRequest* request, MonotonicTime now) {
                     .timeout = request->timeout});
 }
 
-void Runner::Impl::OnEnd(Call call, CallOutcome outcome, MonotonicTime now) {
+void Runner::Impl::OnEnd(const Call& call, CallOutcome&& outcome, MonotonicTime now) {
   Backend& backend = backends[call.backend];
   --backend.in_flight;
   if (call.probe) backend.breaker.OnProbeEnded();
@@ -108,11 +108,12 @@ void Runner::Impl::OnEnd(Call call, CallOutcome outcome, MonotonicTime now) {
   }
 }
 
-void Runner::Impl::OnAnswer(const Call& call, CallOutcome outcome, Classification what,
+void Runner::Impl::OnAnswer(const Call& call, CallOutcome&& outcome, Classification&& what,
                             MonotonicTime now) {
   Backend& backend = backends[call.backend];
   const absl::Duration latency = now - call.started;
   const double completion_tokens = static_cast<double>(outcome.usage.completion_tokens());
+  backend.answered_at = now;
   backend.finished.Add(1, now);
   backend.tokens.Add(completion_tokens, now);
   backend.latency.Add(absl::ToDoubleSeconds(latency));
@@ -126,7 +127,7 @@ void Runner::Impl::OnAnswer(const Call& call, CallOutcome outcome, Classificatio
   if (backend.breaker.OnAlive()) OnBreakerChanged(call.backend, now);
 }
 
-void Runner::Impl::OnFailure(const Call& call, CallOutcome outcome, Classification what,
+void Runner::Impl::OnFailure(const Call& call, CallOutcome&& outcome, Classification&& what,
                              MonotonicTime now) {
   Backend& backend = backends[call.backend];
   backend.finished.Add(1, now);
@@ -144,7 +145,7 @@ void Runner::Impl::OnFailure(const Call& call, CallOutcome outcome, Classificati
   if (changed) OnBreakerChanged(call.backend, now);
 }
 
-void Runner::Impl::OnStale(const Call& call, CallOutcome outcome, Classification what,
+void Runner::Impl::OnStale(const Call& call, CallOutcome&& outcome, Classification&& what,
                            MonotonicTime now) {
   HeldRequest* request = call.request;
   if (request->retried_now) {
@@ -159,7 +160,7 @@ void Runner::Impl::OnStale(const Call& call, CallOutcome outcome, Classification
   if (HandsBack(backend, now)) Return(request, HandBackReason(backend));
 }
 
-void Runner::Impl::OnRefusal(const Call& call, CallOutcome outcome, Classification what,
+void Runner::Impl::OnRefusal(const Call& call, CallOutcome&& outcome, Classification&& what,
                              MonotonicTime now) {
   HeldRequest* request = call.request;
   Backend& backend = backends[call.backend];
@@ -196,7 +197,7 @@ void Runner::Impl::PutOff(HeldRequest* request, absl::Duration retry_after, Mono
   ++backends[request->backend].waiting;
 }
 
-void Runner::Impl::Record(HeldRequest* request, CallOutcome outcome, Classification what) {
+void Runner::Impl::Record(HeldRequest* request, CallOutcome&& outcome, Classification&& what) {
   std::string made_id;
   if (outcome.http_status != 0 && outcome.request_id.empty()) {
     made_id = absl::StrCat("req_", options.session, "_", outbox.next_sequence());

@@ -34,6 +34,8 @@ inline constexpr absl::Duration kKeepUnstartedMax = absl::Seconds(5);
 // A server that gives up on the same request as often as this (HTTP 408) would do so for ever: from
 // then on it is charged.
 inline constexpr int kServerTimeoutsMax = 3;
+// A backend that has answered a call as lately as this is not broken, whoever says so.
+inline constexpr absl::Duration kBusyNotBroken = absl::Seconds(30);
 // Until the first Welcome tells.
 inline constexpr absl::Duration kLeaseTtlDefault = absl::Seconds(30);
 // Low water: the buffer should hold what the free slots need and what is used up while a lease is
@@ -44,7 +46,9 @@ inline constexpr absl::Duration kLowReportInterval = absl::Milliseconds(20);
 
 struct Runner::Impl {
   struct Backend {
-    v1::BackendInfo told;  // as it was given
+    v1::BackendInfo told;  // as it was given, but see kBusyNotBroken
+    bool seen_ready = true;
+    std::optional<MonotonicTime> answered_at;  // the last answer
     std::unique_ptr<Limiter> limiter;
     Breaker breaker;
     RequestList buffered;
@@ -98,14 +102,14 @@ struct Runner::Impl {
   void Fill(int backend, MonotonicTime now);
   void FillAll(MonotonicTime now);
   void Start(HeldRequest* request, MonotonicTime now);
-  void OnEnd(Call call, CallOutcome outcome, MonotonicTime now);
-  void OnAnswer(const Call& call, CallOutcome outcome, Classification what, MonotonicTime now);
-  void OnFailure(const Call& call, CallOutcome outcome, Classification what, MonotonicTime now);
-  void OnStale(const Call& call, CallOutcome outcome, Classification what, MonotonicTime now);
-  void OnRefusal(const Call& call, CallOutcome outcome, Classification what, MonotonicTime now);
+  void OnEnd(const Call& call, CallOutcome&& outcome, MonotonicTime now);
+  void OnAnswer(const Call& call, CallOutcome&& outcome, Classification&& what, MonotonicTime now);
+  void OnFailure(const Call& call, CallOutcome&& outcome, Classification&& what, MonotonicTime now);
+  void OnStale(const Call& call, CallOutcome&& outcome, Classification&& what, MonotonicTime now);
+  void OnRefusal(const Call& call, CallOutcome&& outcome, Classification&& what, MonotonicTime now);
   void PutOff(HeldRequest* request, absl::Duration retry_after, MonotonicTime now);
   // The request is answered, or the coordinator's again: its result goes to the outbox.
-  void Record(HeldRequest* request, CallOutcome outcome, Classification what);
+  void Record(HeldRequest* request, CallOutcome&& outcome, Classification&& what);
   // A backend's state is another: says so at once and hands back what cannot run here now.
   void OnBackendChanged(int backend, MonotonicTime now);
   void OnBreakerChanged(int backend, MonotonicTime now);

@@ -153,11 +153,15 @@ TEST_F(RunnerCallsTest, OverloadWaitsHereWithoutASlotAndWithoutAnAttempt) {
   EXPECT_THAT(Results(), IsEmpty());
   EXPECT_EQ(runner_->held(), 2);
   Finish(Answer(calls_.started[1].id));
-  for (int i = 0; i < 50; ++i) {
-    Advance(absl::Seconds(61));
-    ASSERT_EQ(calls_.started.size(), 3u + i);
+  absl::Duration longest;
+  for (size_t i = 0; i < 50; ++i) {
+    const MonotonicTime refused = Now();
+    while (calls_.started.size() < 3 + i) Advance(absl::Milliseconds(100));
+    longest = std::max(longest, Now() - refused);
     Finish(HttpError(calls_.started.back().id, 429));
   }
+  EXPECT_GT(longest, absl::Seconds(40));
+  EXPECT_LE(longest, absl::Seconds(61));
   EXPECT_EQ(Results().size(), 1u);
   Advance(absl::Seconds(61));
   Finish(Answer(calls_.started.back().id));
@@ -198,6 +202,35 @@ TEST_F(RunnerCallsTest, OverloadShrinksTheLimitOnce) {
   EXPECT_EQ(runner_->in_flight(), 27);
   Advance(absl::Seconds(1));
   EXPECT_EQ(LastReport().limit(), 16);
+}
+
+// R65, R67: only what speaks of room counts, not what is wrong with a request or the server.
+TEST_F(RunnerCallsTest, OnlyOverloadAndTimeoutsShrinkTheLimit) {
+  struct Row {
+    CallOutcome outcome;
+    int limit;
+  };
+  CallOutcome quota = HttpError(0, 429, "", "token_quota_exceeded");
+  quota.retry_after = absl::Seconds(1);
+  for (const Row& row : {Row{Broken(0, Transport::kTimeout), 16}, Row{HttpError(0, 503), 16},
+                         Row{HttpError(0, 408), 16}, Row{HttpError(0, 400), 32},
+                         Row{HttpError(0, 500), 32}, Row{Broken(0, Transport::kReset), 32},
+                         Row{Broken(0, Transport::kConnectFailed), 16}, Row{quota, 32}}) {
+    RunnerOptions options = Options(1);
+    options.backends[0].limiter = NewAimdLimiter();
+    Make(std::move(options));
+    calls_.started.clear();
+    LinkUp();
+    Welcome();
+    Lease(0, 40);
+    CallOutcome outcome = row.outcome;
+    outcome.id = calls_.started[0].id;
+    Finish(outcome);
+    Advance(absl::Seconds(0.9));
+    runner_->OnBackendInfo(0, LastReport().info(), Now());
+    EXPECT_EQ(LastReport().limit(), row.limit) << "status " << outcome.http_status << ", transport "
+                                               << static_cast<int>(outcome.transport);
+  }
 }
 
 TEST_F(RunnerCallsTest, AServerThatKeepsTimingOutOnARequestIsCharged) {
@@ -449,6 +482,27 @@ TEST_F(RunnerCallsTest, BackendThatIsNotReadyTakesNothing) {
   EXPECT_THAT(LastReport().info().models(), ElementsAre("m"));
   Lease(0, 1);
   EXPECT_EQ(calls_.started.size(), 1u);
+}
+
+// A server under full load may be too busy for the question how it is.
+TEST_F(RunnerCallsTest, ABackendThatAnswersCallsIsNotBrokenWhoeverSaysSo) {
+  Connect(2);
+  Lease(0, 5);
+  Finish(Answer(calls_.started[0].id));
+  v1::BackendInfo info;
+  info.set_name("b");
+  info.set_state("broken");
+  info.set_detail("no answer in 3 s");
+  Advance(absl::Seconds(20));
+  runner_->OnBackendInfo(0, info, Now());
+  EXPECT_EQ(LastReport().info().state(), "ready");
+  EXPECT_EQ(LastReport().limit(), 2);
+  EXPECT_THAT(ReturnedIndexes(), IsEmpty());
+  Advance(absl::Seconds(11));
+  runner_->OnBackendInfo(0, info, Now());
+  EXPECT_EQ(LastReport().info().state(), "broken");
+  EXPECT_EQ(LastReport().info().detail(), "no answer in 3 s");
+  EXPECT_THAT(ReturnedIndexes(), UnorderedElementsAre(3, 4));
 }
 
 TEST_F(RunnerCallsTest, RevokedRequestsVanish) {

@@ -38,6 +38,10 @@ TEST_F(RunnerReportTest, CountsWhatWaitsToBeTriedAgainAsBuffered) {
   EXPECT_EQ(LastReport().in_flight(), 2);
   EXPECT_EQ(LastReport().buffered(), 3);  // 0 waits, 3 and 4 are buffered
   EXPECT_TRUE(absl::StrContains(LastReport().waiting_for(), "1 request was put off"));
+  Revoke({0});
+  runner_->OnBackendInfo(0, info, Now());
+  EXPECT_EQ(LastReport().buffered(), 2);
+  EXPECT_EQ(LastReport().waiting_for(), "");
 }
 
 TEST_F(RunnerReportTest, TellsRateTokensAndLatency) {
