@@ -131,7 +131,6 @@ class CallSlot {
   bool stream_asked_ = false;
   std::unique_ptr<StreamAssembler> assembler_;
   SseParser sse_;
-  bool frame_too_large_ = false;
   MonotonicTime first_content_at_ = MonotonicTime::Infinite();
   MonotonicTime done_at_ = MonotonicTime::Infinite();
 };

@@ -62,7 +62,7 @@ class Choice {
   void TakeChunk(Endpoint endpoint, const Json& chunk, bool& has_content) {
     for (const auto& [key, value] : chunk.items()) {
       if (key == "index") continue;
-      if (key == "delta") {
+      if (key == "delta" || key == "message") {  // some servers call it by its other name
         if (value.is_object()) TakeDelta(value, has_content);
       } else if (key == "text" && endpoint == Endpoint::kCompletions) {
         if (value.is_string()) TakeText(key, value, rest_, has_content);

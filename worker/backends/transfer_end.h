@@ -12,14 +12,14 @@
 namespace nightshift {
 
 struct TransferEnd {
-  int curl_code = 0;               // CURLcode
-  long os_error = 0;               // errno of the last failed connect, 0 = none
-  bool reused = false;             // went over a connection that had served before
-  bool connected = false;          // the request could be sent
-  bool any_byte_back = false;      // of the response, headers included
-  bool too_large = false;          // we cut it: the body passed its bound
-  int64_t body_bytes = 0;          // received
-  int64_t body_bytes_told = -1;    // by Content-Length; -1 = not told
+  int curl_code = 0;                    // CURLcode
+  long os_error = 0;                    // errno of the last failed connect, 0 = none
+  bool reused = false;                  // went over a connection that had served before
+  bool connected = false;               // the request could be sent
+  bool any_byte_back = false;           // of the response, headers included
+  bool too_large = false;               // we cut it: the body passed its bound
+  int64_t body_bytes = 0;               // received
+  int64_t body_bytes_told = -1;         // by Content-Length; -1 = not told
   absl::string_view curl_message = "";  // libcurl's own sentence; may be empty
   absl::Duration connect_timeout = absl::ZeroDuration();
   int64_t response_bytes_max = 0;

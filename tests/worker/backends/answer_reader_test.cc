@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/backends/lenient_json.h"
@@ -287,10 +288,10 @@ TEST(AnswerReaderTest, UsageInAllSpellings) {
 }
 
 TEST(AnswerReaderTest, WhatIsNotJson) {
-  for (const std::string& body : std::vector<std::string>
-       {std::string(""), std::string("{"), std::string("{} {}"), std::string("<html>"),
-        std::string("{\"a\":\"\xFF\"}"), std::string("{\"a\":01}"), std::string("{\"a\":NaN}"),
-        std::string("{\"a\":\"\\x\"}"), std::string("[1,]")}) {
+  for (const std::string& body : std::vector<std::string>{
+           std::string(""), std::string("{"), std::string("{} {}"), std::string("<html>"),
+           std::string("{\"a\":\"\xFF\"}"), std::string("{\"a\":01}"), std::string("{\"a\":NaN}"),
+           std::string("{\"a\":\"\\x\"}"), std::string("[1,]")}) {
     EXPECT_FALSE(ReadChat(body).is_json) << body;
   }
 }
@@ -324,6 +325,28 @@ TEST(AnswerReaderTest, OneReaderReadsSmallAfterLarge) {
   std::string small = R"({"choices":[{"message":{"content":"x"}}]})";
   EXPECT_TRUE(reader.Read(Endpoint::kChatCompletions, 200, large).has_answer);
   EXPECT_TRUE(reader.Read(Endpoint::kChatCompletions, 200, small).has_answer);
+}
+
+TEST(AnswerReaderTest, MangledBodiesDoNoHarm) {
+  const std::string good =
+      R"({"error":{"message":"m [503]","code":5},"detail":[{"loc":["a",1],"msg":"x"}],"choices":[{"message":{"content":["\ud83d",{"text":"y"}]},"finish_reason":"stop"}],"usage":{"prompt_tokens":1e3},"output":[{"type":"message"}],"data":[{"embedding":[1]}],"results":[],"content":[]})";
+  const std::string pool = "{}[]\",:0\\ntf-e.dux\xC3";
+  AnswerReader reader;
+  Random random(20261130);
+  for (int round = 0; round < 5000; ++round) {
+    std::string body = good.substr(0, random.Chance(0.1) ? random.Below(good.size()) : good.size());
+    for (uint64_t cut = random.Below(4); cut > 0 && !body.empty(); --cut) {
+      body[random.Below(body.size())] = pool[random.Below(pool.size())];
+    }
+    const auto endpoint = static_cast<Endpoint>(random.Below(9));
+    const std::string before = body;
+    const AnswerFacts facts = reader.Read(endpoint, random.Chance(0.5) ? 200 : 500, body);
+    EXPECT_EQ(body, before);
+    EXPECT_TRUE(IsValidUtf8(facts.error_message)) << body;
+    EXPECT_TRUE(IsValidUtf8(facts.finish_reason)) << body;
+    EXPECT_TRUE(IsValidUtf8(facts.incomplete)) << body;
+    EXPECT_TRUE(facts.has_answer || !facts.empty_answer) << body;
+  }
 }
 
 TEST(LenientJsonTest, ReplacesOnlyWhatParsersRefuse) {

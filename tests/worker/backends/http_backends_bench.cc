@@ -1,5 +1,5 @@
-// What a call costs: http_backends_bench URL [CALLS [CONCURRENCY]] keeps CONCURRENCY calls to URL
-// in flight until CALLS have been answered, and prints this process's CPU time per call.
+// What a call costs: http_backends_bench URL [CALLS [CONCURRENCY [stream]]] keeps CONCURRENCY calls
+// to URL in flight until CALLS have been answered, and prints this process's CPU time per call.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -20,9 +20,10 @@ double CpuSeconds(const rusage& use) {
 int Main(int argc, char** argv) {
   int64_t calls = 100000;
   int64_t concurrency = 64;
+  const bool stream = argc > 4 && absl::string_view(argv[4]) == "stream";
   if (argc < 2 || (argc > 2 && !absl::SimpleAtoi(argv[2], &calls)) ||
       (argc > 3 && !absl::SimpleAtoi(argv[3], &concurrency))) {
-    std::fprintf(stderr, "usage: http_backends_bench URL [CALLS [CONCURRENCY]]\n");
+    std::fprintf(stderr, "usage: http_backends_bench URL [CALLS [CONCURRENCY [stream]]]\n");
     return 2;
   }
   absl::StatusOr<BackendSpec> spec =
@@ -40,6 +41,7 @@ int Main(int argc, char** argv) {
     CallRequest request;
     request.id = ++started;
     request.endpoint = Endpoint::kChatCompletions;
+    request.stream = stream;
     request.body = R"({"model":"m","messages":[{"role":"user","content":")" +
                    std::string(400, 'x') + R"("}],"max_tokens":64})";
     (*loop)->Start(std::move(request));

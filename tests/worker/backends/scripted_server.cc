@@ -18,11 +18,11 @@
 
 namespace nightshift {
 
-ScriptedServer::ScriptedServer(Handler handler, bool reads)
-    : handler_(std::move(handler)), reads_(reads) {
+ScriptedServer::ScriptedServer(Handler handler, Options options)
+    : handler_(std::move(handler)), options_(std::move(options)) {
   listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   NIGHTSHIFT_CHECK(listener_ >= 0, "socket");
-  if (!reads_) {
+  if (!options_.reads) {
     const int small = 4096;  // so that a sender is soon stuck
     setsockopt(listener_, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
   }
@@ -68,6 +68,11 @@ void ScriptedServer::WaitForHeld(int count) {
   while (held_ < count) changed_.Wait(&mutex_);
 }
 
+void ScriptedServer::WaitForSent(int count) {
+  MutexLock lock(&mutex_);
+  while (sent_ < count) changed_.Wait(&mutex_);
+}
+
 void ScriptedServer::WaitForConnections(int count) {
   MutexLock lock(&mutex_);
   while (connections_ < count) changed_.Wait(&mutex_);
@@ -92,7 +97,7 @@ void ScriptedServer::Serve() {
   for (;;) {
     std::vector<pollfd> waits = {{wakeup_, POLLIN, 0}, {listener_, POLLIN, 0}};
     for (const auto& [fd, connection] : open_)
-      waits.push_back({fd, static_cast<short>(reads_ ? POLLIN : 0), 0});
+      waits.push_back({fd, static_cast<short>(options_.reads ? POLLIN : 0), 0});
     poll(waits.data(), waits.size(), -1);
     bool released;
     {
@@ -128,6 +133,7 @@ void ScriptedServer::Accept() {
   if (fd < 0) return;
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  send(fd, options_.greeting.data(), options_.greeting.size(), MSG_NOSIGNAL);
   MutexLock lock(&mutex_);
   open_[fd].number = connections_++;
   changed_.SignalAll();
@@ -189,6 +195,11 @@ bool ScriptedServer::SendReply(int fd, const Reply& reply) {
       return false;
     }
     at += sent;
+  }
+  {
+    MutexLock lock(&mutex_);
+    ++sent_;
+    changed_.SignalAll();
   }
   switch (reply.then) {
     case Then::kKeep:

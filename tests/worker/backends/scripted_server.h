@@ -33,8 +33,12 @@ class ScriptedServer {
   };
   using Handler = std::function<Reply(const Request&)>;
 
-  // With `reads` false it accepts connections and never reads from them.
-  explicit ScriptedServer(Handler handler, bool reads = true);
+  struct Options {
+    bool reads = true;          // false: it accepts connections and never reads from them
+    std::string greeting = "";  // sent on every new connection, unasked
+  };
+  explicit ScriptedServer(Handler handler) : ScriptedServer(std::move(handler), Options()) {}
+  ScriptedServer(Handler handler, Options options);
   ~ScriptedServer();
 
   int port() const { return port_; }
@@ -44,6 +48,7 @@ class ScriptedServer {
   void Release();
   // Each waits until it is so; a test that waits in vain is ended by its time limit.
   void WaitForHeld(int count);
+  void WaitForSent(int count);  // replies that have left whole, or as whole as was asked for
   void WaitForConnections(int count);
   void WaitForClosedByPeer(int count);
 
@@ -75,7 +80,7 @@ class ScriptedServer {
   void Wake();
 
   const Handler handler_;
-  const bool reads_;
+  const Options options_;
   int listener_ = -1;
   int wakeup_ = -1;
   int port_ = 0;
@@ -88,6 +93,7 @@ class ScriptedServer {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool released_ ABSL_GUARDED_BY(mutex_) = false;
   int held_ ABSL_GUARDED_BY(mutex_) = 0;
+  int sent_ ABSL_GUARDED_BY(mutex_) = 0;
   int connections_ ABSL_GUARDED_BY(mutex_) = 0;
   int closed_by_peer_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<Request> requests_ ABSL_GUARDED_BY(mutex_);

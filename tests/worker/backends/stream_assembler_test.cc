@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/random.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -203,6 +204,31 @@ TEST_F(StreamAssemblerTest, StrangeShapesDoNoHarm) {
        "[DONE]"});
   EXPECT_EQ(assembler_.Incomplete().find("not JSON"), std::string::npos);
   EXPECT_TRUE(Answer()["choices"].is_array());
+}
+
+// Whatever a server sends, the end is a document or nothing.
+TEST(StreamAssemblerMangledTest, MangledFramesDoNoHarm) {
+  const std::vector<std::string> good = {
+      R"({"id":"c","choices":[{"index":0,"delta":{"role":"assistant","content":"a","tool_calls":[{"index":0,"id":"t","function":{"name":"f","arguments":"{"}}]},"logprobs":{"content":[{"token":"a"}]}}]})",
+      R"({"choices":[{"index":1,"text":"x","finish_reason":"stop"}],"usage":{"prompt_tokens":1}})",
+  };
+  const std::string pool = "{}[]\",:0\\ntf-e.dux\xC3";
+  Random random(20261130);
+  for (int round = 0; round < 3000; ++round) {
+    StreamAssembler assembler(
+        {.endpoint = random.Chance(0.5) ? Endpoint::kCompletions : Endpoint::kChatCompletions});
+    std::string frames;
+    for (int i = 0; i < 4; ++i) {
+      std::string frame = good[random.Below(good.size())];
+      for (uint64_t cut = random.Below(4); cut > 0; --cut) {
+        frame[random.Below(frame.size())] = pool[random.Below(pool.size())];
+      }
+      assembler.TakeFrame("", frame);
+      frames += frame + "\n";
+    }
+    const std::string answer = assembler.Assemble();
+    EXPECT_TRUE(answer.empty() || Json::accept(answer)) << frames;
+  }
 }
 
 TEST_F(StreamAssemblerTest, CountsWhatItKeeps) {
