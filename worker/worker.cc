@@ -90,7 +90,7 @@ class WorkerImpl final : public Worker {
   ~WorkerImpl() override {
     for (auto& probe : probes_) probe->Stop();
     loop_->Post([this] {
-      runner_->AbortAll(clock_.Now());
+      GiveUp();
       link_->Close([this] {
         MutexLock lock(&mutex_);
         closed_ = true;
@@ -127,7 +127,7 @@ class WorkerImpl final : public Worker {
     }
     // Hands back the rest. An answer that is not acknowledged by the end of this goes with the
     // process, and its request is called again.
-    loop_->Post([this] { runner_->AbortAll(clock_.Now()); });
+    loop_->Post([this] { GiveUp(); });
     const MonotonicTime give_up_at = clock_.Now() + kCloseMax;
     MutexLock lock(&mutex_);
     while (!(drained_ && idle_) && WaitLocked(give_up_at)) {
@@ -136,7 +136,7 @@ class WorkerImpl final : public Worker {
   }
 
   void Abort() override {
-    loop_->Post([this] { runner_->AbortAll(clock_.Now()); });
+    loop_->Post([this] { GiveUp(); });
     MutexLock lock(&mutex_);
     aborted_ = true;
     changed_.SignalAll();
@@ -150,6 +150,13 @@ class WorkerImpl final : public Worker {
   int in_flight() const override { return in_flight_.load(std::memory_order_relaxed); }
 
  private:
+  // Hands back everything that has no answer: what waits, and what is being called.
+  void GiveUp() {
+    const MonotonicTime now = clock_.Now();
+    runner_->Drain("the worker is shutting down", now);
+    runner_->AbortAll(now);
+  }
+
   void Connect() {
     link_->SetEvents({
         [this](MonotonicTime now) { runner_->OnLinkUp(now); },

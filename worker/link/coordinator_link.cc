@@ -42,6 +42,7 @@ struct CoordinatorLink::Impl {
     opened_at = now;
     accepted = false;
     welcomed = false;
+    gave_up = false;
     LinkStream::Events to_loop;
     to_loop.on_accepted = [this](std::shared_ptr<LinkStream> from) {
       options.post([this, from = std::move(from)] { OnAccepted(from); });
@@ -94,7 +95,11 @@ struct CoordinatorLink::Impl {
     const bool slow = NeedsAPerson(status);
     const absl::Duration spread = kReconnectMax - kReconnectMin;
     open_at = now + (slow ? kRefusedRetryAfter : kReconnectMin + spread * random.Unit());
-    Tell(status, slow);
+    Tell(gave_up ? absl::DeadlineExceededError(
+                       absl::StrCat("it took the stream and then said nothing for ",
+                                    absl::ToInt64Seconds(kWelcomeMax), " s"))
+                 : status,
+         slow);
   }
 
   // The same trouble is told once, however often it is tried again.
@@ -125,6 +130,7 @@ struct CoordinatorLink::Impl {
   std::shared_ptr<LinkStream> stream;  // the present one, if any
   bool accepted = false;               // the coordinator has let the present one in
   bool welcomed = false;               // … and has answered its Hello
+  bool gave_up = false;                // … or was cancelled, since that never came
   bool closing = false;
   MonotonicTime opened_at;
   MonotonicTime open_at;  // when the next is due: at once at first
@@ -152,7 +158,7 @@ MonotonicTime CoordinatorLink::OnTimer(MonotonicTime now) {
   if (link.welcomed) return MonotonicTime::Infinite();
   const MonotonicTime give_up_at = link.opened_at + kWelcomeMax;
   if (now < give_up_at) return give_up_at;
-  link.stream->Cancel();
+  if (!std::exchange(link.gave_up, true)) link.stream->Cancel();
   return MonotonicTime::Infinite();
 }
 
