@@ -1,6 +1,7 @@
 #include "client/input/byte_source.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,6 +32,11 @@ class FileSource final : public ByteSource {
       const ssize_t got = read(fd_, to, max);
       if (got >= 0) return static_cast<size_t>(got);
       if (errno == EINTR) continue;
+      if (errno == EAGAIN) {  // another program has left standard input in that mode
+        pollfd wait = {fd_, POLLIN, 0};
+        poll(&wait, 1, -1);
+        continue;
+      }
       return absl::InternalError(absl::StrCat("cannot read ", name_, ": ", std::strerror(errno)));
     }
   }
