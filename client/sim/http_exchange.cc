@@ -16,7 +16,7 @@
 namespace nightshift {
 namespace {
 
-constexpr size_t kReadBytes = size_t{8} << 10;
+constexpr size_t kReadBytes = size_t{4} << 10;
 
 absl::string_view ReasonPhrase(int status) {
   switch (status) {
@@ -133,27 +133,22 @@ bool HttpExchange::WriteChunk(absl::string_view chunk) {
 
 bool HttpExchange::EndStream() { return Write("0\r\n\r\n"); }
 
-bool HttpExchange::WaitForBytes(absl::Duration timeout) {
-  if (begin_ < end_) return true;
-  pollfd polled = {fd_, POLLIN, 0};
-  while (true) {
-    const int ready = poll(&polled, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout)));
-    if (ready < 0 && errno == EINTR) continue;
-    return ready > 0 && (polled.revents & POLLIN) != 0;
-  }
+bool HttpExchange::WaitForBytes() { return begin_ < end_ || Fill() > 0; }
+
+ssize_t HttpExchange::Fill() {
+  ssize_t got;
+  do {
+    got = recv(fd_, buffer_.data(), buffer_.size(), 0);
+  } while (got < 0 && errno == EINTR);
+  begin_ = 0;
+  end_ = got > 0 ? static_cast<size_t>(got) : 0;
+  return got;
 }
 
 ssize_t HttpExchange::Read(char* out, size_t size) {
   if (begin_ == end_) {
-    // A large body goes straight to its place.
-    const bool direct = size >= buffer_.size();
-    ssize_t got;
-    do {
-      got = recv(fd_, direct ? out : buffer_.data(), direct ? size : buffer_.size(), 0);
-    } while (got < 0 && errno == EINTR);
-    if (direct || got <= 0) return got;
-    begin_ = 0;
-    end_ = static_cast<size_t>(got);
+    const ssize_t got = Fill();
+    if (got <= 0) return got;
   }
   const size_t taken = std::min(size, end_ - begin_);
   std::memcpy(out, buffer_.data() + begin_, taken);

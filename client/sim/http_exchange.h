@@ -59,8 +59,9 @@ class HttpExchange {
 
   // --- for the transport ---
 
-  // Waits for the next call on this connection; false when none comes within `timeout`.
-  bool WaitForBytes(absl::Duration timeout);
+  // Waits for the next call on this connection; false when none comes in the connection's time for
+  // reading (SO_RCVTIMEO).
+  bool WaitForBytes();
   // Up to `size` bytes; 0 at the end, -1 on an error.
   ssize_t Read(char* out, size_t size);
   bool Write(absl::string_view bytes);
@@ -69,6 +70,8 @@ class HttpExchange {
   bool dropped() const { return dropped_; }
 
  private:
+  // As Read, into buffer_.
+  ssize_t Fill();
   bool WriteTwo(absl::string_view first, absl::string_view second);
 
   const int fd_;

@@ -24,8 +24,8 @@ namespace {
 // The kernel clips it to net.core.somaxconn. httplib's own is 5: with hundreds of clients that
 // start at once, connections would be refused.
 constexpr int kListenBacklog = 4096;
-constexpr absl::Duration kKeepAlive = absl::Minutes(5);
-constexpr time_t kReadTimeoutSeconds = 60;
+// Also how long a connection may be idle.
+constexpr time_t kReadTimeoutSeconds = 300;
 constexpr time_t kWriteTimeoutSeconds = 60;
 // Of a connection's thread. Enough for std::regex, which httplib matches paths with and which
 // recurses with every byte of the path.
@@ -223,7 +223,7 @@ class HttpTransport::Server final : public httplib::Server {
     HttpExchange exchange(fd, clock_);
     ExchangeStream stream(exchange);
     current_exchange = &exchange;
-    while (exchange.WaitForBytes(kKeepAlive)) {
+    while (exchange.WaitForBytes()) {
       exchange.BeginCall();
       bool closed = false;
       const bool served =

@@ -67,8 +67,7 @@ std::string RenderCompletion(const SimRequest& request, const SimReplyLength& le
 }
 
 std::string RenderEmbeddings(const SimRequest& request) {
-  std::string out =
-      absl::StrCat("{\"object\":\"list\",\"model\":", Quoted(request.model), ",\"data\":[");
+  std::string out = absl::StrCat(Head(request, "embd-", "list"), "\"data\":[");
   for (int64_t i = 0; i < request.inputs; ++i) {
     absl::StrAppend(&out, i > 0 ? "," : "", "{\"object\":\"embedding\",\"index\":", i,
                     ",\"embedding\":[");

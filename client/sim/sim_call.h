@@ -3,6 +3,8 @@
 #define NIGHTSHIFT_CLIENT_SIM_SIM_CALL_H_
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "client/sim/fault_plan.h"
@@ -14,9 +16,15 @@ namespace nightshift {
 
 // One call on its way through the server, and how it went.
 struct SimCall {
-  explicit SimCall(HttpExchange& out) : exchange(out) {}
+  // Called once, with the status line's code (0: none) and how it went: "answered", "refused",
+  // "dropped", "client_gone". Before the last bytes go out, so that whoever has an answer finds it
+  // counted and logged.
+  using Ended = std::function<void(int status, absl::string_view how)>;
+
+  SimCall(HttpExchange& out, Ended on_end) : exchange(out), ended(std::move(on_end)) {}
 
   HttpExchange& exchange;
+  const Ended ended;
   SimRequest request;
   SimReplyLength length;
   SimFault fault = SimFault::kNone;
@@ -25,9 +33,6 @@ struct SimCall {
   HttpHeaders headers;
   int64_t reserved_tokens = 0;
   int64_t frames = 0;  // of a stream, sent
-  int status = 0;
-  absl::string_view how = "client_gone";
-
   int64_t choices() const { return request.inputs * request.choices; }
   // Decoded for one choice; what does not write text takes one step.
   int64_t steps() const {
@@ -41,19 +46,26 @@ struct SimCall {
         return 1;
     }
   }
-  void Answered(bool sent) {
-    status = sent ? 200 : 0;
-    how = sent ? "answered" : "client_gone";
+  void Answer(absl::string_view content_type, absl::string_view body) {
+    ended(200, "answered");
+    exchange.Answer(200, content_type, body, headers);
+  }
+  void Refuse(int status, absl::string_view content_type, absl::string_view body,
+              const HttpHeaders& more) {
+    ended(status, "refused");
+    exchange.Answer(status, content_type, body, more);
+  }
+  void EndStream(absl::string_view last) {
+    ended(200, "answered");
+    if (exchange.WriteChunk(last)) exchange.EndStream();
   }
   void Drop(int status_sent) {
-    status = status_sent;
-    how = "dropped";
+    ended(status_sent, "dropped");
     exchange.Drop();
   }
   // The client has gone; there is nobody to answer.
   void Gone() {
-    status = 0;
-    how = "client_gone";
+    ended(0, "client_gone");
     exchange.Drop();
   }
 };

@@ -190,16 +190,20 @@ absl::Status SetSimFlag(SimServerOptions& options, absl::string_view name, absl:
 void AddSimFlags(CLI::App& app, SimServerOptions& options) {
   for (const SimFlag& flag : SimFlags()) {
     const std::string name = flag.name;
-    const auto set = [&options, name](const std::vector<std::string>& texts) {
-      const std::string text = texts.empty() || texts.back().empty() ? "true" : texts.back();
+    const auto set = [&options, name](const std::string& text) {
       const absl::Status status = SetSimFlag(options, name, text);
       if (!status.ok()) throw CLI::ValidationError(std::string(status.message()));
-      return true;
     };
-    CLI::Option* const option = app.add_option(absl::StrCat("--", name), set, flag.help);
-    option->type_name(flag.placeholder);
-    if (flag.type == SimFlagType::kSwitch) option->expected(0, 1);
-    option->default_str(flag.default_text);
+    const std::string option = absl::StrCat("--", name);
+    if (flag.type == SimFlagType::kSwitch) {
+      // --name, or --name=false.
+      app.add_flag_function(
+          option, [set](int64_t count) { set(count > 0 ? "true" : "false"); }, flag.help);
+      continue;
+    }
+    app.add_option_function<std::string>(option, set, flag.help)
+        ->type_name(flag.placeholder)
+        ->default_str(flag.default_text);
   }
 }
 

@@ -41,12 +41,11 @@ void SimProducer::Produce(SimCall& active) {
 void SimProducer::SendWhole(SimCall& active, const SimTimeInfo* time) {
   const std::string body = RenderAnswer(active.request, active.length, time);
   if (active.fault == SimFault::kDropMid) {
+    active.ended(200, "dropped");
     active.exchange.AnswerHalf(200, kJson, body);
-    active.status = 200;
-    active.how = "dropped";
     return;
   }
-  active.Answered(active.exchange.Answer(200, kJson, body, active.headers));
+  active.Answer(kJson, body);
 }
 
 void SimProducer::ProduceStream(SimCall& active, const SimTimeInfo& time) {
@@ -59,9 +58,7 @@ void SimProducer::ProduceStream(SimCall& active, const SimTimeInfo& time) {
       timed ? time.completion / active.length.tokens : absl::ZeroDuration();
   if (!active.exchange.BeginStream(kEventStream, active.headers)) return active.Gone();
   if (!StreamTokens(active, stream, per_token)) return;
-  active.Answered(active.exchange.WriteChunk(
-                      stream.Close(options_.profile == SimProfile::kCerebras ? &time : nullptr)) &&
-                  active.exchange.EndStream());
+  active.EndStream(stream.Close(options_.profile == SimProfile::kCerebras ? &time : nullptr));
 }
 
 bool SimProducer::StreamTokens(SimCall& active, const SimStream& stream, absl::Duration per_token) {
@@ -99,10 +96,8 @@ bool SimProducer::SendDelta(SimCall& active, const SimStream& stream, int64_t be
   ++active.frames;
   const SimDirective& directive = active.request.directive;
   if (active.directive && directive.sse_error >= 0 && active.frames > directive.sse_error) {
-    active.exchange.WriteChunk(stream.Failure());
-    active.exchange.EndStream();
-    active.status = 200;
-    active.how = "dropped";
+    active.ended(200, "dropped");
+    if (active.exchange.WriteChunk(stream.Failure())) active.exchange.EndStream();
     return false;
   }
   const bool cut = active.directive && directive.sse_cut >= 0 && active.frames > directive.sse_cut;
@@ -122,16 +117,12 @@ void SimProducer::ProduceOnGpu(SimCall& active) {
   }
   if (!call.has_value()) {
     const SimError error = {503, "The request queue is full.", "overloaded", "", "queue_full", {}};
-    active.status = error.status;
-    active.how = "refused";
-    active.exchange.Answer(error.status, kJson, RenderError(options_.profile, error));
-    return;
+    return active.Refuse(503, kJson, RenderError(options_.profile, error), {});
   }
   if (active.request.stream) {
     const SimStream stream(options_.profile, active.request, active.length);
     if (StreamGpuTokens(active, stream, *call)) {
-      active.Answered(active.exchange.WriteChunk(stream.Close(nullptr)) &&
-                      active.exchange.EndStream());
+      active.EndStream(stream.Close(nullptr));
     }
   } else {
     bool gone = false;

@@ -104,23 +104,25 @@ void SimService::HandlePost(Endpoint endpoint, const HttpCall& call, HttpExchang
     ++stats_.in_flight;
     stats_.in_flight_peak = std::max(stats_.in_flight_peak, stats_.in_flight);
   }
-  SimCall active(exchange);
+  SimCall active(exchange, [&](int status, absl::string_view how) {
+    End(active, how);
+    if (log_ == nullptr) return;
+    log_->Append({wall, clock_.Now() - begun, call.path, status, active.request.key,
+                  active.request.mark, active.call, how});
+  });
   Conduct(endpoint, call, active);
-  {
-    MutexLock lock(&mutex_);
-    if (options_.cerebras.refund_unused && active.how == "answered") {
-      const int64_t used = active.request.prompt_tokens + active.steps() * active.choices();
-      quota_.Refund(std::max<int64_t>(0, active.reserved_tokens - used), clock_.Now());
-    }
-    --stats_.in_flight;
-    if (active.how == "answered") ++stats_.answered;
-    if (active.how == "refused") ++stats_.refused;
-    if (active.how == "dropped") ++stats_.dropped;
-    if (active.how == "client_gone") ++stats_.client_gone;
-  }
-  if (log_ != nullptr) {
-    log_->Append({wall, clock_.Now() - begun, call.path, active.status, active.request.key,
-                  active.request.mark, active.call, active.how});
+}
+
+void SimService::End(const SimCall& active, absl::string_view how) {
+  MutexLock lock(&mutex_);
+  --stats_.in_flight;
+  if (how == "answered") ++stats_.answered;
+  if (how == "refused") ++stats_.refused;
+  if (how == "dropped") ++stats_.dropped;
+  if (how == "client_gone") ++stats_.client_gone;
+  if (options_.cerebras.refund_unused && how == "answered") {
+    const int64_t used = active.request.prompt_tokens + active.steps() * active.choices();
+    quota_.Refund(std::max<int64_t>(0, active.reserved_tokens - used), clock_.Now());
   }
 }
 
@@ -144,10 +146,7 @@ void SimService::Conduct(Endpoint endpoint, const HttpCall& call, SimCall& activ
     SimError error = Scripted(directive.status);
     error.headers = directive.headers;
     if (directive.body.empty()) return Refuse(active, error);
-    active.status = error.status;
-    active.how = "refused";
-    active.exchange.Answer(error.status, kJson, directive.body, error.headers);
-    return;
+    return active.Refuse(error.status, kJson, directive.body, error.headers);
   }
   if (active.fault == SimFault::kTooMany) {
     SimError error = Scripted(429);
@@ -157,8 +156,7 @@ void SimService::Conduct(Endpoint endpoint, const HttpCall& call, SimCall& activ
   if (active.fault == SimFault::kInternal) return Refuse(active, Scripted(500));
   if (active.fault == SimFault::kDropBefore) return active.Drop(0);
   if (active.directive && directive.garbage) {
-    active.Answered(active.exchange.Answer(200, "text/html", "<html>proxy error</html>"));
-    return;
+    return active.Answer("text/html", "<html>proxy error</html>");
   }
   producer_.Produce(active);
 }
@@ -261,9 +259,7 @@ bool SimService::WaitBefore(SimCall& active) {
 }
 
 void SimService::Refuse(SimCall& active, const SimError& error) {
-  active.status = error.status;
-  active.how = "refused";
-  active.exchange.Answer(error.status, kJson, RenderError(options_.profile, error), error.headers);
+  active.Refuse(error.status, kJson, RenderError(options_.profile, error), error.headers);
 }
 
 std::string SimService::StatsJson() {

@@ -63,6 +63,7 @@ class SimService {
   std::optional<SimError> TakeQuota(SimCall& active);
   // False when the client has gone.
   bool WaitBefore(SimCall& active);
+  void End(const SimCall& active, absl::string_view how);
   void Refuse(SimCall& active, const SimError& error);
   int64_t CountCall(const SimRequest& request);
   std::string Metrics();
