@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "client/cli/help.h"
+#include "client/cli/self.h"
 #include "client/commands/command.h"
 #include "client/commands/sim_flags.h"
 
@@ -46,6 +47,7 @@ void SilenceGrpc() { setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0); }
 int Main(int argc, const char* const* argv) {
   SignalThread::Block();
   SilenceGrpc();
+  if (argc > 0) SetSelf(argv[0]);
   RegisterSimFlags();
   Console console;
   std::variant<Invocation, ParseFailure> parsed = ParseCommandLine(argc, argv);

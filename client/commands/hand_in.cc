@@ -56,6 +56,7 @@ absl::StatusOr<HandInResult> HandIn(JobClient& client, const InputOptions& input
   while (true) {
     ASSIGN_OR_RETURN(const bool more, reader->Next(&item));
     if (!more) break;
+    if (item.good && options.check) RETURN_IF_ERROR(options.check(item.request, item.line));
     batch_bytes += static_cast<int64_t>(item.request.body.size());
     *batch.add_requests() = ToMessage(std::move(item));
     if (batch.requests_size() >= kRequestsPerMessageMax || batch_bytes >= kBytesPerMessageMax)

@@ -3,6 +3,7 @@
 #ifndef NIGHTSHIFT_CLIENT_COMMANDS_HAND_IN_H_
 #define NIGHTSHIFT_CLIENT_COMMANDS_HAND_IN_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct HandInOptions {
   v1::JobOptions job;
   bool skip_bad_lines = false;
   std::string token;
+  // Asked about every good request before it is sent, with its line; an error gives the job up.
+  std::function<absl::Status(const ParsedRequest& request, int64_t line)> check;
 };
 
 struct HandInResult {

@@ -1,5 +1,6 @@
 // `nightshift run`: coordinator, worker and client in one process, joined by in-process channels.
 // The steps are in RunSession::Run, in order; each may end the command with a failure.
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -82,6 +83,8 @@ class RunSession {
       return false;
     }
     have_backends_ = ChooseBackends(settings_, &specs_, &backend_failure_);
+    simulated_ = have_backends_ && std::all_of(specs_.begin(), specs_.end(),
+                                               [](const auto& spec) { return spec.kind == "sim"; });
     if (settings_.On("dry-run")) return true;
     // A job that is complete needs no backend, so a missing key can wait until one is needed; but
     // where no job can be, say it now.
@@ -328,7 +331,7 @@ class RunSession {
     outcome.elapsed = elapsed_;
     outcome.done_before = done_before_;
     outcome.folder = true;
-    outcome.simulated = backends_ != nullptr && backends_->simulated();
+    outcome.simulated = simulated_;
     if (settings_.Chosen("data-dir"))
       outcome.flags = absl::StrCat(" --data-dir ", ShellQuote(settings_.Text("data-dir")));
     return outcome;
@@ -369,6 +372,7 @@ class RunSession {
   OutputPaths paths_;
   std::vector<BackendSpec> specs_;
   bool have_backends_ = false;
+  bool simulated_ = false;
   Failure backend_failure_;
   std::string token_;
   std::optional<InputScan> scan_;

@@ -1,7 +1,5 @@
 #include "client/commands/run_backends.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 
 namespace nightshift {
@@ -17,11 +15,6 @@ bool RunBackends::Ready(const Settings& settings, Console& console, Failure* fai
     if (backend.usable()) console.Note(absl::StrCat("Backend  ", BackendLine(backend), "\n"));
   }
   return true;
-}
-
-bool RunBackends::simulated() const {
-  return std::all_of(specs_.begin(), specs_.end(),
-                     [](const BackendSpec& spec) { return spec.kind == "sim"; });
 }
 
 }  // namespace nightshift

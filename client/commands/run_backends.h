@@ -23,7 +23,6 @@ class RunBackends {
   const std::vector<CheckedBackend>& checked() const { return checked_; }
   // All of them: one that is away now may come back.
   const std::vector<BackendSpec>& specs() const { return specs_; }
-  bool simulated() const;
 
  private:
   std::vector<BackendSpec> specs_;

@@ -41,6 +41,11 @@ std::optional<CostRange> EstimateCost(const InputScan& scan,
   return range;
 }
 
+// "3,082", "84.7k", "4.1M"
+std::string TokensText(double tokens) {
+  return tokens < 10'000 ? WithCommas(static_cast<int64_t>(tokens)) : ShortCount(tokens);
+}
+
 std::string ValidText(const InputScan& scan) {
   return scan.bad_count == 0 ? "all valid"
                              : absl::StrCat(WithCommas(scan.bad_count), " cannot be used");
@@ -107,7 +112,7 @@ bool MayWriteFiles(JobClient& client, absl::string_view ours, const OutputPaths&
 std::string InputLine(const std::string& name, const InputScan& scan) {
   const auto [low, high] = PromptTokenRange(scan.body_bytes);
   return absl::StrCat(name, ": ", WithCommas(scan.requests), Noun(scan), ", ", ValidText(scan),
-                      ", about ", ShortCount((low + high) / 2), " prompt tokens");
+                      ", about ", TokensText((low + high) / 2), " prompt tokens");
 }
 
 std::string DryRunText(const std::string& name, const InputScan& scan,
@@ -121,10 +126,10 @@ std::string DryRunText(const std::string& name, const InputScan& scan,
   std::string text =
       absl::StrCat(name, ": ", WithCommas(scan.requests), Noun(scan), ", ", ValidText(scan),
                    ". Nothing was sent.\n  models          ", models.empty() ? "-" : models,
-                   "\n  prompt tokens   ", ShortCount(low), " to ", ShortCount(high),
+                   "\n  prompt tokens   ", TokensText(low), " to ", TokensText(high),
                    " (estimated from bytes)\n  answer tokens   ");
   if (scan.without_max_tokens == 0) {
-    absl::StrAppend(&text, "at most ", ShortCount(static_cast<double>(scan.max_tokens)), "\n");
+    absl::StrAppend(&text, "at most ", TokensText(static_cast<double>(scan.max_tokens)), "\n");
   } else {
     absl::StrAppend(&text, "unknown (", WithCommas(scan.without_max_tokens), " of ",
                     WithCommas(scan.requests), " set no max_tokens)\n");

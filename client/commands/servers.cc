@@ -1,5 +1,6 @@
 // coordinator, worker, sim-server: they print where they are, and run until a signal.
-#include <algorithm>
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/health_server.h"
 #include "base/mutex.h"
 #include "base/units.h"
 #include "client/cli/self.h"
@@ -70,14 +72,6 @@ class ServerStop {
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-bool IsLoopback(const std::string& address) {
-  std::string host = address.substr(0, address.rfind(':'));
-  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]"))
-    host = host.substr(1, host.size() - 2);
-  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.") ||
-         absl::StartsWith(address, "unix:");
-}
-
 Failure NotLoopback(const std::string& address) {
   Failure failure = UsageFailure(
       absl::StrCat(address,
@@ -86,6 +80,45 @@ Failure NotLoopback(const std::string& address) {
       "listen on 127.0.0.1 (a tunnel reaches it), or say --insecure on a network you trust");
   failure.code = "not_loopback";
   return failure;
+}
+
+// False with the failure unless the address is one that this program may listen on.
+bool MayListen(const Settings& settings, const char* flag, Failure* failure) {
+  const std::string address = settings.Text(flag);
+  std::string host;
+  int port = 0;
+  if (const absl::Status split = SplitAddress(address, &host, &port); !split.ok()) {
+    *failure = UsageFailure(absl::StrCat("--", flag, ": ", split.message()));
+    return false;
+  }
+  if (IsLoopbackHost(host) || settings.On("insecure")) return true;
+  *failure = NotLoopback(address);
+  return false;
+}
+
+// /healthz and /readyz. Null with the failure when a chosen address cannot be had; a default one
+// that another server of this machine has is done without, since nobody asked for it.
+struct Health {
+  std::unique_ptr<HealthServer> server;
+  std::string line;
+};
+bool StartHealth(const Settings& settings, std::function<absl::Status()> ready, Health* health,
+                 Failure* failure) {
+  if (!MayListen(settings, "http", failure)) return false;
+  absl::StatusOr<std::unique_ptr<HealthServer>> server =
+      HealthServer::Start(settings.Text("http"), std::move(ready));
+  if (server.ok()) {
+    health->server = *std::move(server);
+    health->line = absl::StrCat("http://", health->server->address(), "/healthz, /readyz");
+    return true;
+  }
+  if (!settings.Chosen("http")) {
+    health->line = absl::StrCat("none: ", settings.Text("http"), " is taken; --http names another");
+    return true;
+  }
+  *failure = UsageFailure(std::string(server.status().message()));
+  failure->code = "address_taken";
+  return false;
 }
 
 }  // namespace
@@ -97,13 +130,10 @@ int CoordinatorCommand(CommandContext& context) {
   options.data_dir = settings.Text("data-dir");
   options.grpc_address = settings.Text("grpc");
   options.lease_ttl = settings.Span("lease-ttl");
-  if (!absl::StrContains(options.grpc_address, ':'))
-    return console.Fail(
-        UsageFailure(absl::StrCat("--grpc: \"", options.grpc_address, "\" is not HOST:PORT")));
+  Failure failure;
+  if (!MayListen(settings, "grpc", &failure)) return console.Fail(failure);
   if (options.lease_ttl < absl::Seconds(1))
     return console.Fail(UsageFailure("--lease-ttl: at least 1s: a worker reports once a second"));
-  if (!IsLoopback(options.grpc_address) && !settings.On("insecure"))
-    return console.Fail(NotLoopback(options.grpc_address));
   const absl::StatusOr<std::string> token = ReadToken(settings);
   if (!token.ok()) return console.Fail(FailureFrom(token.status()));
   options.token = *token;
@@ -118,12 +148,18 @@ int CoordinatorCommand(CommandContext& context) {
                              "safe\n"));
     stop.End();
   };
+  std::atomic<bool> serving{false};
+  Health health;
+  const auto ready = [&serving] {
+    return serving ? absl::OkStatus() : absl::UnavailableError("starting or stopping");
+  };
+  if (!StartHealth(settings, ready, &health, &failure)) return console.Fail(failure);
   const std::string data_dir = options.data_dir;
   const absl::StatusOr<std::unique_ptr<Coordinator>> coordinator =
       Coordinator::Start(std::move(options));
   if (!coordinator.ok()) {
     if (absl::IsUnavailable(coordinator.status())) {
-      Failure failure = UsageFailure(std::string(coordinator.status().message()));
+      failure = UsageFailure(std::string(coordinator.status().message()));
       failure.code = "address_taken";
       return console.Fail(failure);
     }
@@ -133,14 +169,16 @@ int CoordinatorCommand(CommandContext& context) {
   const int resumed = (*coordinator)->jobs_resumed();
   const std::string address = (*coordinator)->grpc_address();
   console.Out(absl::StrCat(
-      "  workers, clients  ", address, "\n  state             ", data_dir, ": ", loaded,
-      loaded == 1 ? " job" : " jobs",
+      "  workers, clients  ", address, "\n  health            ", health.line,
+      "\n  state             ", data_dir, ": ", loaded, loaded == 1 ? " job" : " jobs",
       resumed > 0 ? absl::StrCat(", ", resumed, " unfinished and resumed") : "", "\n"));
   console.Note(
       absl::StrCat("No worker is connected. Start one:\n  ", Self(), " worker",
                    address == "127.0.0.1:7440" ? "" : absl::StrCat(" --coordinator ", address),
                    " --backend http://127.0.0.1:8000/v1\n"));
+  serving = true;
   stop.Wait();
+  serving = false;
   if (broken) return static_cast<int>(ExitCode::kBrokenStore);
   console.Note("Stopping: committing what has arrived.\n");
   (*coordinator)->Shutdown(kCoordinatorGrace);
@@ -158,12 +196,18 @@ int WorkerCommand(CommandContext& context) {
   EmbeddedSims sims;
   if (const absl::Status started = sims.Start(options.backends); !started.ok())
     return console.Fail(FailureFrom(started));
+  std::atomic<bool> draining{false};
+  Health health;
+  const auto ready = [&draining] {
+    return draining ? absl::UnavailableError("draining") : absl::OkStatus();
+  };
+  if (!StartHealth(settings, ready, &health, &failure)) return console.Fail(failure);
   const std::string address = settings.Text("coordinator");
   std::string backends;
   for (const BackendSpec& backend : options.backends)
     absl::StrAppend(&backends, backends.empty() ? "" : ", ", backend.name);
   console.Note(absl::StrCat("nightshift ", Version(), " worker\n  coordinator  ", address,
-                            "\n  backends     ", backends, "\n"));
+                            "\n  health       ", health.line, "\n  backends     ", backends, "\n"));
   options.name = settings.Text("name");
   options.channel = NewCoordinatorChannel(address);
   options.token = *token;
@@ -187,6 +231,7 @@ int WorkerCommand(CommandContext& context) {
     } else {
       stop.Wait();
     }
+    draining = true;
     const absl::Duration grace = settings.Span("drain-timeout");
     const int in_flight = worker.in_flight();
     console.Note(idle_end

@@ -1,11 +1,14 @@
 // `nightshift submit`: a job handed to a coordinator over the network.
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/random.h"
 #include "base/units.h"
 #include "client/cli/self.h"
@@ -14,6 +17,7 @@
 #include "client/commands/hand_in.h"
 #include "client/commands/job_input.h"
 #include "client/commands/job_options.h"
+#include "client/commands/job_text.h"
 #include "client/commands/run_checks.h"
 #include "client/commands/watch.h"
 
@@ -41,6 +45,37 @@ int DryRun(CommandContext& context, const InputOptions& input, const std::string
   context.console.Out(context.console.json() ? DryRunJson(name, *scan, {})
                                              : DryRunText(name, *scan, {}));
   return 0;
+}
+
+// The models of the fleet, if every backend of it lists its models; else empty, and anything goes.
+std::set<std::string> FleetModels(JobClient& client) {
+  std::set<std::string> models;
+  const absl::StatusOr<std::vector<v1::WorkerStatus>> workers = client.ListWorkers();
+  if (!workers.ok()) return models;  // the submission will say what is wrong
+  for (const v1::WorkerStatus& worker : *workers) {
+    for (const v1::WorkerBackendStatus& backend : worker.backends()) {
+      if (backend.models().empty()) return {};
+      models.insert(backend.models().begin(), backend.models().end());
+    }
+  }
+  return models;
+}
+
+// Requests that name no model get the only one there is; where there are several, the first such
+// request refuses the job.
+void SettleModel(const std::set<std::string>& models, InputOptions* input, HandInOptions* options) {
+  if (!input->request.model.empty() || models.empty()) return;
+  if (models.size() == 1) {
+    input->request.model = *models.begin();
+    return;
+  }
+  const std::string listed = absl::StrJoin(models, ", ");
+  options->check = [listed](const ParsedRequest& request, int64_t line) -> absl::Status {
+    if (!request.model.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("line ", line, " names no model, and the workers have several: ", listed,
+                     "; choose one with --model. Nothing was run"));
+  };
 }
 
 // The files that --wait writes: those that were named.
@@ -75,7 +110,7 @@ int SubmitCommand(CommandContext& context) {
   Console& console = context.console;
   const std::string path(context.argument());
   const std::string name = path == "-" ? "standard input" : path;
-  const absl::StatusOr<InputOptions> input = MakeInputOptions(settings, path);
+  absl::StatusOr<InputOptions> input = MakeInputOptions(settings, path);
   if (!input.ok()) return console.Fail(InputFailure(input.status()));
   if (settings.On("dry-run")) return DryRun(context, *input, name);
   Failure failure;
@@ -93,6 +128,7 @@ int SubmitCommand(CommandContext& context) {
   }
   options.skip_bad_lines = settings.On("skip-bad-lines");
   options.token = NewToken();
+  SettleModel(FleetModels(connection->client()), &*input, &options);
   bool input_failed = false;
   absl::StatusOr<HandInResult> handed =
       HandIn(connection->client(), *input, options, &input_failed);
@@ -111,7 +147,10 @@ int SubmitCommand(CommandContext& context) {
   const v1::JobStatus& job = reply.job();
   const bool wait = settings.On("wait");
   // Under --json --wait the lines that follow carry the id.
-  if (!(console.json() && wait)) console.Out(absl::StrCat(job.id(), "\n"));
+  if (!console.json())
+    console.Out(absl::StrCat(job.id(), "\n"));
+  else if (!wait)
+    console.Out(absl::StrCat(Dump(JobJson(job)), "\n"));
   const int64_t total = job.counts().total();
   const int64_t bad = job.counts().failed();
   console.Note(absl::StrCat(
