@@ -19,6 +19,8 @@ from nightshift_testing import (PROGRAM, Coordinator, Process, TestCase, Witness
 
 REQUESTS = int(os.environ.get("NIGHTSHIFT_KILL_REQUESTS", "3000"))
 KILLS = int(os.environ.get("NIGHTSHIFT_KILLS", "4"))
+# How long an answer may take from the backend to the disk, seconds.
+COMMIT_WINDOW = 0.02
 SEED = int(os.environ.get("NIGHTSHIFT_SEED", random.randrange(1 << 30)))
 
 
@@ -66,12 +68,12 @@ class Killed(TestCase):
             self.eventually(lambda: len(witness.calls()) >= seen + more or victim.process.poll() is not None,
                             "calls at the backend")
             time.sleep(self.rng.random() * 0.05)
+            killed_at = time.time()
             victim.kill()
-            # What was under way when it died: calls that the witness saw and whose answer nobody
-            # recorded. An answer may also be on its way to the disk; it is bounded by the same number.
-            time.sleep(0.3)
-            gone = [c for c in witness.calls()[seen:] if c["how"] == "client_gone"]
-            in_flight += max((c["in_flight"] for c in witness.calls()[seen:]), default=0) + len(gone)
+            self.eventually(lambda: witness.counters()["in_flight"] == 0, "the backend noticing")
+            # Under way when it died: what the witness had begun and not answered, what was still in
+            # the socket, and answers of the last moment, which were on their way to the disk.
+            in_flight += sum(c["ended"] >= killed_at - COMMIT_WINDOW for c in witness.calls()[seen:])
             self.audit("--data-dir", self.path("data"))
         code, _, err = run(*command[1:], cwd=self.folder)
         self.assertEqual(code, 0, err)

@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = os.environ.get("NIGHTSHIFT_PROGRAM", os.path.join(ROOT, "build", "dev", "nightshift"))
@@ -107,6 +108,10 @@ class Witness(Process):
     def calls(self):
         """Every call the backend saw, in order of their end."""
         return read_jsonl(self.log, torn_tail=True)
+
+    def counters(self):
+        with urllib.request.urlopen(self.url[:-len("/v1")] + "/witness", timeout=PATIENCE) as reply:
+            return json.load(reply)
 
 
 class Sim(Process):

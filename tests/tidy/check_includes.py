@@ -33,7 +33,7 @@ LAYERS = {
     "client/input": {"base"},
     "client/output": {"base", "proto"},
     "client/sim": {"base"},
-    "client/cli": {"base", "worker/backends"},
+    "client/cli": {"base", "proto", "client/output"},
     "client/commands": {"base", "proto", "client/rpc", "client/input", "client/output", "client/sim",
                         "client/cli", "coordinator", "worker", "worker/backends"},
     "client": {"base", "client/cli", "client/commands", "client/output", "client/sim"},
