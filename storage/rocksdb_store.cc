@@ -20,6 +20,7 @@
 #include "base/status_macros.h"
 #include "base/units.h"
 #include "storage/folder_lock.h"
+#include "storage/log_tail.h"
 #include "storage/rocksdb_internal.h"
 
 namespace nightshift {
@@ -281,6 +282,7 @@ absl::Status OpenDatabase(const RocksDbStoreOptions& options, const RocksDbDisk&
                           Database& database) {
   rocksdb::DBOptions db_options = MakeDbOptions(options, database.health);
   if (disk.env != nullptr) db_options.env = disk.env;
+  RETURN_IF_ERROR(CheckLogTails(options.path));
   ASSIGN_OR_RETURN(const std::vector<std::string> names, FamiliesToOpen(db_options, options.path));
   const FamilyOptionsMaker maker(options);
   std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;

@@ -221,6 +221,33 @@ TEST_F(RocksDbCrashTest, DamageInsideTheLogRefusesToOpen) {
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(path_), HasSubstr("backup")));
 }
 
+// RocksDB alone takes a record whose length points beyond the file for torn, and cuts it off with
+// all that was acknowledged after it.
+TEST_F(RocksDbCrashTest, NoDamagedLengthIsTakenForATornEnd) {
+  CommitAndDie();
+  const fs::path log = NewestNonEmptyLog(path_);
+  std::string bytes;
+  {
+    std::ifstream file(log, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  // A record is a checksum (4 bytes), a length (2, the low one first), a type (1) and the rest.
+  int records = 0;
+  for (size_t at = 0; at < bytes.size(); ++records) {
+    for (const size_t damaged : {at + 4, at + 5}) {
+      std::string broken = bytes;
+      broken[damaged] = static_cast<char>(broken[damaged] ^ 0x40);
+      std::ofstream(log, std::ios::binary) << broken;
+      EXPECT_TRUE(absl::IsDataLoss(OpenRocksDbStore(OptionsAt(path_)).status())) << damaged;
+    }
+    at += 7 + static_cast<unsigned char>(bytes[at + 4]) +
+          256 * static_cast<unsigned char>(bytes[at + 5]);
+  }
+  EXPECT_EQ(records, kRows);
+  std::ofstream(log, std::ios::binary) << bytes;
+  EXPECT_EQ(CountRows(*OpenOrDie(path_)), kRows) << "a refusal must change nothing";
+}
+
 // RocksDB alone would start an empty store here and delete the old one's files.
 TEST_F(RocksDbCrashTest, MissingEntryPointIsDamageNotANewStore) {
   CommitAndDie();
