@@ -37,8 +37,12 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
   const bool holds = lease != nullptr && lease->worker == event.worker;
 
   RequestAttempts attempts;
-  const auto known = job->attempts.find(index);
-  if (known != job->attempts.end()) attempts = known->second;
+  bool has_row = false;
+  if (!job->attempts.empty()) {
+    const auto known = job->attempts.find(index);
+    has_row = known != job->attempts.end();
+    if (has_row) attempts = known->second;
+  }
 
   v1::OutcomeKind outcome = v1::OUTCOME_UNSPECIFIED;
   int32_t counted = attempts.charged + 1;
@@ -72,7 +76,7 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
     const Worker* worker = workers.Find(event.worker);
     FillOutcome(result, outcome, counted, worker == nullptr ? "" : worker->name,
                 job->record.created_at_ms(), wall, &decision.outcome);
-    decision.delete_attempts_row = known != job->attempts.end();
+    decision.delete_attempts_row = has_row;
     AddToSums(decision.outcome, &draft->sums);
     ++draft->finished;
     ++(outcome == v1::OUTCOME_SUCCEEDED ? draft->sampled_succeeded : draft->sampled_failed);
@@ -81,7 +85,7 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
     if (!holds) outstanding.superseded.push_back({lease->worker, decision.id});
     leases.Remove(decision.id);
   }
-  job->queue->BeginCommit(index);
+  job->queue->BeginCommit(index, state);
   return decision;
 }
 

@@ -14,8 +14,8 @@ void FillOutcome(const v1::AttemptResult& result, v1::OutcomeKind kind, int32_t 
   outcome->set_kind(kind);
   if (kind != v1::OUTCOME_SUCCEEDED) {
     outcome->set_error_class(result.error_class());
-    outcome->set_error_code(result.error_code());
-    outcome->set_error_message(result.error_message());
+    if (!result.error_code().empty()) outcome->set_error_code(result.error_code());
+    if (!result.error_message().empty()) outcome->set_error_message(result.error_message());
     if (result.http_status() == 0 && result.error_code().empty()) {
       outcome->set_error_code(result.error_class() == v1::ERROR_CLASS_NONE
                                   ? "unknown_error"
@@ -23,10 +23,11 @@ void FillOutcome(const v1::AttemptResult& result, v1::OutcomeKind kind, int32_t 
     }
   }
   outcome->set_http_status(result.http_status());
-  outcome->set_request_id(result.request_id());
+  // Setting a string allocates even when it is empty, and this runs once per request.
+  if (!result.request_id().empty()) outcome->set_request_id(result.request_id());
   outcome->set_attempts(attempts);
-  outcome->set_backend(result.backend());
-  outcome->set_worker(worker.data(), worker.size());
+  if (!result.backend().empty()) outcome->set_backend(result.backend());
+  if (!worker.empty()) outcome->set_worker(worker.data(), worker.size());
   if (result.timing().started_unix_ms() > 0) {
     // Two machines' wall clocks: never negative, whatever they say.
     outcome->set_queued_ms(
@@ -34,8 +35,8 @@ void FillOutcome(const v1::AttemptResult& result, v1::OutcomeKind kind, int32_t 
   }
   if (result.has_timing()) *outcome->mutable_timing() = result.timing();
   if (result.has_usage()) *outcome->mutable_usage() = result.usage();
-  outcome->set_finish_reason(result.finish_reason());
-  *outcome->mutable_flags() = result.flags();
+  if (!result.finish_reason().empty()) outcome->set_finish_reason(result.finish_reason());
+  if (result.flags_size() > 0) *outcome->mutable_flags() = result.flags();
   outcome->set_finished_at_ms(absl::ToUnixMillis(wall));
 }
 

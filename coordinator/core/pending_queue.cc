@@ -164,8 +164,8 @@ void PendingQueue::Return(uint64_t index) {
   Move(index, RequestState::kLeased, RequestState::kReturned);
 }
 
-void PendingQueue::BeginCommit(uint64_t index) {
-  Move(index, StateOf(index), RequestState::kCommitting);
+void PendingQueue::BeginCommit(uint64_t index, RequestState from) {
+  Move(index, from, RequestState::kCommitting);
 }
 
 void PendingQueue::Finish(uint64_t index) {

@@ -44,8 +44,8 @@ class PendingQueue {
   bool Claim(uint64_t index);
   // From a lease back to the front.
   void Return(uint64_t index);
-  // From any state but committing and finished.
-  void BeginCommit(uint64_t index);
+  // `from` is StateOf(index): any state but committing and finished.
+  void BeginCommit(uint64_t index, RequestState from);
   // After BeginCommit.
   void Finish(uint64_t index);
   void RetryAt(uint64_t index, MonotonicTime due);

@@ -1,6 +1,7 @@
 #include "coordinator/core/worker_registry.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 
@@ -99,7 +100,9 @@ bool WorkerRegistry::Report(Worker* worker, const v1::Report& report, MonotonicT
     backend.limit = std::max(figures.limit(), 0);
     backend.in_flight = figures.in_flight();
     backend.buffered = figures.buffered();
-    backend.requests_per_second = std::max(figures.requests_per_second(), 0.0);
+    // A rate that is no number would poison everybody's share.
+    const double rate = figures.requests_per_second();
+    backend.requests_per_second = std::isfinite(rate) ? std::max(rate, 0.0) : 0;
     backend.tokens_per_second = figures.tokens_per_second();
     backend.latency_seconds = figures.latency_seconds();
     backend.waiting_for = figures.waiting_for();

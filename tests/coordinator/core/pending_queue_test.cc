@@ -17,7 +17,7 @@ std::vector<uint64_t> Take(PendingQueue* queue, int64_t count) {
 }
 
 void FinishLeased(PendingQueue* queue, uint64_t index) {
-  queue->BeginCommit(index);
+  queue->BeginCommit(index, queue->StateOf(index));
   queue->Finish(index);
 }
 
@@ -44,7 +44,7 @@ TEST(PendingQueue, ReturnedRequestsGoOutFirst) {
 TEST(PendingQueue, RetriesWaitUntilTheyAreDue) {
   PendingQueue queue(2);
   Take(&queue, 2);
-  queue.BeginCommit(0);
+  queue.BeginCommit(0, queue.StateOf(0));
   queue.RetryAt(0, At(5));
   EXPECT_EQ(queue.NextDue(), At(5));
   queue.Advance(At(4));
@@ -57,12 +57,11 @@ TEST(PendingQueue, RetriesWaitUntilTheyAreDue) {
 }
 
 TEST(PendingQueue, AnAnswerRemovesARequestFromWhereverItIs) {
-  std::string finished(1, '\0');
   PendingQueue queue(8, {}, 2, At(10));  // 0 and 1 unclaimed
   EXPECT_EQ(queue.unclaimed(), 2u);
   EXPECT_EQ(Take(&queue, 3), (std::vector<uint64_t>{2, 3, 4}));
   queue.Return(2);
-  queue.BeginCommit(3);
+  queue.BeginCommit(3, queue.StateOf(3));
   queue.RetryAt(3, At(20));
   for (const uint64_t index : {0, 2, 3, 4, 6}) {  // unclaimed, returned, retrying, leased, pending
     FinishLeased(&queue, index);
@@ -101,7 +100,7 @@ TEST(PendingQueue, AClaimAheadOfTheCursorIsNotHandedOutAgain) {
 TEST(PendingQueue, ACommittingRequestCanNeitherBeClaimedNorTaken) {
   PendingQueue queue(1);
   Take(&queue, 1);
-  queue.BeginCommit(0);
+  queue.BeginCommit(0, queue.StateOf(0));
   EXPECT_FALSE(queue.Claim(0));
   EXPECT_EQ(queue.available(), 0u);
   EXPECT_EQ(queue.committing(), 1u);
@@ -141,7 +140,7 @@ TEST(PendingQueueDeathTest, ASecondOutcomeBreaksTheProgram) {
   PendingQueue queue(1);
   Take(&queue, 1);
   FinishLeased(&queue, 0);
-  EXPECT_DEATH(queue.BeginCommit(0), "finished");
+  EXPECT_DEATH(queue.BeginCommit(0, queue.StateOf(0)), "finished");
 }
 
 }  // namespace

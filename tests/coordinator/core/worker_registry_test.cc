@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace nightshift {
 namespace {
 
@@ -118,6 +120,16 @@ TEST_F(WorkerRegistryTest, PredecessorsHaveTheNameAndNoStream) {
   EXPECT_TRUE(registry_.Predecessors(*now).empty());
   registry_.StreamClosed(old);
   EXPECT_EQ(registry_.Predecessors(*now), std::vector<Worker*>{old});
+}
+
+TEST_F(WorkerRegistryTest, ARateThatIsNoNumberIsNotKnown) {
+  Worker* worker = Connect("w", "s");
+  for (const double rate : {std::nan(""), HUGE_VAL, -3.0}) {
+    v1::Report report = Report(4);
+    report.mutable_backends(0)->set_requests_per_second(rate);
+    registry_.Report(worker, report, At(1));
+    EXPECT_EQ(worker->backends[0].requests_per_second, 0);
+  }
 }
 
 TEST_F(WorkerRegistryTest, NewModelsAreAskedForAgain) {
