@@ -1,0 +1,116 @@
+#include "coordinator/maintenance/maintenance.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "coordinator/maintenance/expirer.h"
+#include "coordinator/maintenance/lease_reaper.h"
+#include "gtest/gtest.h"
+#include "storage/memory_store.h"
+#include "tests/coordinator/jobs/job_world.h"
+
+namespace nightshift {
+namespace {
+
+TEST(MaintenanceScheduleTest, TasksRunAtOnceAndThenEachAtItsOwnPace) {
+  FakeClock clock;
+  int fast = 0;
+  int slow = 0;
+  std::vector<MaintenanceTask> tasks;
+  tasks.push_back({"fast", absl::Seconds(1), [&] { ++fast; }});
+  tasks.push_back({"slow", absl::Seconds(10), [&] { ++slow; }});
+  MaintenanceSchedule schedule(std::move(tasks), clock);
+  EXPECT_EQ(schedule.RunDue(), clock.Now() + absl::Seconds(1));
+  EXPECT_EQ(fast, 1);
+  EXPECT_EQ(slow, 1);
+  EXPECT_EQ(schedule.RunDue(), clock.Now() + absl::Seconds(1));
+  EXPECT_EQ(fast, 1);
+  for (int second = 0; second < 10; ++second) {
+    clock.Advance(absl::Seconds(1));
+    schedule.RunDue();
+  }
+  EXPECT_EQ(fast, 11);
+  EXPECT_EQ(slow, 2);
+}
+
+TEST(MaintenanceTest, StopWaitsForTheTaskThatRuns) {
+  Mutex mutex;
+  CondVar changed;
+  int runs = 0;
+  std::vector<MaintenanceTask> tasks;
+  tasks.push_back({"often", absl::Milliseconds(1), [&] {
+                     MutexLock lock(&mutex);
+                     ++runs;
+                     changed.SignalAll();
+                   }});
+  Maintenance maintenance(std::move(tasks), Clock::Real());
+  {
+    MutexLock lock(&mutex);
+    while (runs < 3) changed.Wait(&mutex);
+  }
+  maintenance.Stop();
+  MutexLock lock(&mutex);
+  EXPECT_GE(runs, 3);
+}
+
+class TasksTest : public ::testing::Test {
+ protected:
+  // A worker that says Hello, holds `count` requests and is never heard of again.
+  void LeaseToSilentWorker(int64_t count) { ASSERT_TRUE(world_.Lease(count).ok()); }
+
+  const std::unique_ptr<Store> store_ = NewMemoryStore();
+  JobWorld world_{*store_};
+};
+
+TEST_F(TasksTest, ReaperTakesBackWhatASilentWorkerHolds) {
+  world_.SubmitJob(5);
+  LeaseToSilentWorker(5);
+  MaintenanceTask reaper = NewLeaseReaper(world_.dispatcher(), world_.clock());
+  reaper.run();
+  for (int second = 0; second < 29; ++second) {
+    world_.clock().Advance(absl::Seconds(1));
+    reaper.run();
+  }
+  EXPECT_EQ(world_.dispatcher().lapsed_leases(), 0);
+  for (int second = 0; second < 3; ++second) {
+    world_.clock().Advance(absl::Seconds(1));
+    reaper.run();
+  }
+  EXPECT_GT(world_.dispatcher().lapsed_leases(), 0);
+}
+
+// After Ctrl-Z and fg, or a machine that was starved, nobody was silent but the coordinator itself.
+TEST_F(TasksTest, ReaperThatWasItselfStoppedListensBeforeItTakesBack) {
+  world_.SubmitJob(5);
+  LeaseToSilentWorker(5);
+  MaintenanceTask reaper = NewLeaseReaper(world_.dispatcher(), world_.clock());
+  reaper.run();
+  world_.clock().Advance(absl::Minutes(10));
+  reaper.run();
+  EXPECT_EQ(world_.dispatcher().lapsed_leases(), 0);
+  for (absl::Duration listened; listened <= kListenAfterStop; listened += absl::Seconds(1)) {
+    world_.clock().Advance(absl::Seconds(1));
+    reaper.run();
+  }
+  EXPECT_GT(world_.dispatcher().lapsed_leases(), 0) << "a worker that stays silent is still gone";
+}
+
+TEST_F(TasksTest, ExpirerEndsJobsPastTheirDeadlineAndNoOthers) {
+  v1::JobOptions options;
+  options.set_deadline_ms(absl::ToInt64Milliseconds(absl::Hours(1)));
+  const JobNumber limited = world_.SubmitJob(3, options);
+  const JobNumber unlimited = world_.SubmitJob(3);
+  MaintenanceTask expirer = NewExpirer(world_.dispatcher(), world_.committer(), world_.clock());
+  expirer.run();
+  EXPECT_EQ(world_.Status(limited).counts().expired(), 0);
+  world_.clock().Advance(absl::Hours(2));
+  expirer.run();
+  EXPECT_EQ(world_.Status(limited).state(), v1::JOB_STATE_EXPIRED);
+  EXPECT_EQ(world_.Status(limited).counts().expired(), 3);
+  EXPECT_EQ(world_.Status(unlimited).counts().pending(), 3);
+  expirer.run();  // nothing more to do
+}
+
+}  // namespace
+}  // namespace nightshift
