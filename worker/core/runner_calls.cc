@@ -186,8 +186,10 @@ void Runner::Impl::OnRefusal(const Call& call, CallOutcome&& outcome, Classifica
     Record(request, std::move(outcome), std::move(what));
   } else {
     PutOff(request, retry_after, now);
-    // With the backend that it waits for, if that is left alone.
-    if (HandsBack(backend, now)) Return(request, HandBackReason(backend));
+    // Also when the backend was left alone before and has only now asked for longer.
+    if (!changed && HandsBack(backend, now)) {
+      ReturnUnstarted(call.backend, HandBackReason(backend));
+    }
   }
   if (changed) OnBreakerChanged(call.backend, now);
 }

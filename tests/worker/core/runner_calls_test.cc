@@ -266,6 +266,20 @@ TEST_F(RunnerCallsTest, AUsedUpQuotaHoldsTheWholeBackend) {
   EXPECT_GT(calls_.started.size(), 5u);
 }
 
+TEST_F(RunnerCallsTest, AShortWaitThatGrowsLongSendsThemToo) {
+  Connect(2);
+  Lease(0, 4);
+  CallOutcome outcome = HttpError(calls_.started[0].id, 429, "", "token_quota_exceeded");
+  outcome.retry_after = absl::Seconds(2);
+  Finish(outcome);
+  EXPECT_THAT(ReturnedIndexes(), IsEmpty());
+  outcome.id = calls_.started[1].id;
+  outcome.retry_after = absl::Seconds(50);
+  Finish(outcome);
+  EXPECT_THAT(ReturnedIndexes(), UnorderedElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(runner_->held(), 0);
+}
+
 TEST_F(RunnerCallsTest, ALongWaitSendsRequestsWhereTheyCanRunSooner) {
   Connect(1);
   Lease(0, 3);
