@@ -83,6 +83,11 @@ void ScriptedServer::WaitForClosedByPeer(int count) {
   while (closed_by_peer_ < count) changed_.Wait(&mutex_);
 }
 
+void ScriptedServer::WaitForClosed(int count) {
+  MutexLock lock(&mutex_);
+  while (closed_by_us_ < count) changed_.Wait(&mutex_);
+}
+
 int ScriptedServer::connections() const {
   MutexLock lock(&mutex_);
   return connections_;
@@ -143,7 +148,7 @@ void ScriptedServer::CloseConnection(int fd, bool by_peer) {
   open_.erase(fd);
   close(fd);
   MutexLock lock(&mutex_);
-  if (by_peer) ++closed_by_peer_;
+  ++(by_peer ? closed_by_peer_ : closed_by_us_);
   changed_.SignalAll();
 }
 

@@ -51,6 +51,7 @@ class ScriptedServer {
   void WaitForSent(int count);  // replies that have left whole, or as whole as was asked for
   void WaitForConnections(int count);
   void WaitForClosedByPeer(int count);
+  void WaitForClosed(int count);  // by the server itself
 
   int connections() const;
   std::vector<Request> requests() const;
@@ -96,6 +97,7 @@ class ScriptedServer {
   int sent_ ABSL_GUARDED_BY(mutex_) = 0;
   int connections_ ABSL_GUARDED_BY(mutex_) = 0;
   int closed_by_peer_ ABSL_GUARDED_BY(mutex_) = 0;
+  int closed_by_us_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<Request> requests_ ABSL_GUARDED_BY(mutex_);
 
   std::thread thread_;  // last: it uses all of the above
