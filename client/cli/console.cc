@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/numbers.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/units.h"
@@ -77,7 +77,13 @@ void Console::Note(absl::string_view lines) {
   if (!options_.quiet && !options_.json) WriteErr(lines);
 }
 
-void Console::Say(absl::string_view lines) { WriteErr(lines); }
+void Console::Say(absl::string_view lines) {
+  if (!options_.json) return WriteErr(lines);
+  Json notice;
+  notice["type"] = "notice";
+  notice["message"] = std::string(absl::StripTrailingAsciiWhitespace(lines));
+  WriteErr(notice.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
 
 int Console::Fail(const Failure& failure) {
   if (options_.json) {

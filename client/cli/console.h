@@ -36,7 +36,8 @@ class Console {
   // Lines for a person on standard error; nothing under --quiet or --json. Each call is one write,
   // so that lines of two threads do not mix.
   void Note(absl::string_view lines);
-  // Like Note, but also under --quiet: what a person asked for with a signal, and warnings.
+  // Like Note, but also under --quiet, and under --json as {"type":"notice","message":…}: answers
+  // to a signal, and what must not go unseen.
   void Say(absl::string_view lines);
   // "error: …", "hint: …", or the JSON document; returns the code to end with.
   int Fail(const Failure& failure);

@@ -217,17 +217,16 @@ std::variant<Invocation, ParseFailure> ParseCommandLine(int argc, const char* co
   }
   if (invocation.command == nullptr) {
     if (!invocation.positionals.empty()) return refuse(UnknownCommand(invocation.positionals[0]));
-    // Shared flags alone still count: `nightshift --version --json`.
   } else {
     Failure failure;
     if (!CheckPositionals(*invocation.command, invocation.positionals, &failure))
       return refuse(std::move(failure));
   }
-  static const CommandSpec* const kSharedOnly = FindCommand("version");
-  const CommandSpec* const scope = invocation.command == nullptr ? kSharedOnly : invocation.command;
-  const bool every_flag =
-      invocation.command != nullptr && invocation.command->name == std::string("config");
-  absl::StatusOr<Settings> settings = Settings::Resolve(every_flag ? nullptr : scope, raw.given);
+  // Without a command the shared flags still count: `nightshift --version --json`.
+  const std::string name = invocation.command == nullptr ? "version" : invocation.command->name;
+  absl::StatusOr<Settings> settings =
+      Settings::Resolve(name == "config" ? nullptr : FindCommand(name), raw.given,
+                        /*files=*/name != "version" && name != "help");
   if (!settings.ok()) {
     Failure failure = UsageFailure(std::string(settings.status().message()));
     return refuse(std::move(failure));

@@ -56,7 +56,8 @@ absl::StatusOr<std::vector<std::string>> FromEnvironment(const FlagSpec& flag, c
 
 }  // namespace
 
-absl::StatusOr<Settings> Settings::Resolve(const CommandSpec* command, const Given& given) {
+absl::StatusOr<Settings> Settings::Resolve(const CommandSpec* command, const Given& given,
+                                           bool files) {
   Settings result;
   std::map<std::string, Setting>& settings = result.settings_;
   for (const FlagSpec& flag : AllFlags()) {
@@ -67,7 +68,7 @@ absl::StatusOr<Settings> Settings::Resolve(const CommandSpec* command, const Giv
     setting.where = "default";
   }
 
-  const std::string user_path = UserConfigPath();
+  const std::string user_path = files ? UserConfigPath() : "";
   if (!user_path.empty()) {
     const absl::StatusOr<ConfigFile> file = ReadConfigFile(user_path);
     if (file.ok()) {
@@ -82,7 +83,7 @@ absl::StatusOr<Settings> Settings::Resolve(const CommandSpec* command, const Giv
     config_path = text;
   if (const auto flag = given.find("config"); flag != given.end())
     config_path = flag->second.back();
-  if (!config_path.empty()) {
+  if (files && !config_path.empty()) {
     ASSIGN_OR_RETURN(const ConfigFile file, ReadConfigFile(config_path));
     TakeFile(file, Source::kConfigFile, command, settings);
     TakeBackends(file, result.backends_);

@@ -30,8 +30,10 @@ class Settings {
   using Given = std::map<std::string, std::vector<std::string>>;
 
   // `given` are the command line's flags. InvalidArgument names the flag, the variable or the line.
-  // With null, every flag of the program is resolved (`config show`).
-  static absl::StatusOr<Settings> Resolve(const CommandSpec* command, const Given& given);
+  // With null, every flag of the program is resolved (`config show`). Without `files` no
+  // configuration file is read, so that a broken one does not keep anybody from reading help.
+  static absl::StatusOr<Settings> Resolve(const CommandSpec* command, const Given& given,
+                                          bool files = true);
 
   // All of these: the flag must be one of the command's, and the value has been checked.
   bool On(absl::string_view flag) const;

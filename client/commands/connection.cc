@@ -19,13 +19,14 @@
 namespace nightshift {
 namespace {
 
-// False at the first refusal, or after `timeout`: a folder or an error message is the better answer
-// then, and soon.
-bool CanConnect(grpc::Channel& channel, absl::Duration timeout) {
+// `patient`: goes on trying until `timeout`, for a coordinator that is just starting. Otherwise a
+// refusal is the answer, where there is another place to look.
+bool CanConnect(grpc::Channel& channel, absl::Duration timeout, bool patient) {
   const auto until = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout);
   grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
   while (state != GRPC_CHANNEL_READY) {
-    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) return false;
+    if (state == GRPC_CHANNEL_SHUTDOWN) return false;
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE && !patient) return false;
     if (!channel.WaitForStateChange(state, until)) return false;
     state = channel.GetState(true);
   }
@@ -84,7 +85,7 @@ std::unique_ptr<Connection> OpenFolder(const std::string& data_dir, const std::s
   const std::string socket = SocketAddress(data_dir);
   if (!socket.empty()) {
     std::shared_ptr<grpc::Channel> channel = NewCoordinatorChannel(socket);
-    if (CanConnect(*channel, absl::Seconds(1)))
+    if (CanConnect(*channel, absl::Seconds(1), /*patient=*/false))
       return std::make_unique<NetworkConnection>(std::move(channel), "", data_dir, flags);
   }
   CoordinatorOptions options;
@@ -134,6 +135,14 @@ std::string SocketAddress(const std::string& data_dir) {
   return absl::StrCat("unix:", path);
 }
 
+std::string FolderFlags(const Settings& settings) {
+  const std::string flags = absl::StrCat(" --data-dir ", ShellQuote(settings.Text("data-dir")));
+  if (settings.Chosen("data-dir") || settings.Chosen("coordinator")) return flags;
+  const std::shared_ptr<grpc::Channel> channel =
+      NewCoordinatorChannel(settings.Text("coordinator"));
+  return CanConnect(*channel, absl::Milliseconds(200), /*patient=*/false) ? flags : "";
+}
+
 bool HasStore(const std::string& data_dir) {
   struct stat info;
   return stat(absl::StrCat(data_dir, "/store/CURRENT").c_str(), &info) == 0;
@@ -148,9 +157,11 @@ std::unique_ptr<Connection> Connection::Open(const Settings& settings, Kind kind
   }
   const std::string address = settings.Text("coordinator");
   const std::string data_dir = settings.Text("data-dir");
-  const bool folder_chosen = settings.Chosen("data-dir");
   const bool address_chosen = settings.Chosen("coordinator");
-  if (kind == Kind::kAny && folder_chosen && !address_chosen) {
+  // Whichever was said more directly: a flag counts more than a variable, that more than a file.
+  const bool folder_chosen =
+      settings.all().at("data-dir").source > settings.all().at("coordinator").source;
+  if (kind == Kind::kAny && folder_chosen) {
     if (!HasStore(data_dir)) {
       *failure = UsageFailure(absl::StrCat(data_dir, " holds no jobs"),
                               "--data-dir names the folder that `nightshift run` used");
@@ -159,15 +170,15 @@ std::unique_ptr<Connection> Connection::Open(const Settings& settings, Kind kind
     return OpenFolder(data_dir, absl::StrCat(" --data-dir ", ShellQuote(data_dir)), failure);
   }
   std::shared_ptr<grpc::Channel> channel = NewCoordinatorChannel(address);
-  if (CanConnect(*channel, kConnectTimeout)) {
+  const bool can_look_elsewhere = kind == Kind::kAny && !address_chosen && HasStore(data_dir);
+  if (CanConnect(*channel, kConnectTimeout, /*patient=*/!can_look_elsewhere)) {
     return std::make_unique<NetworkConnection>(
         std::move(channel), *token, address,
         settings.all().at("coordinator").source == Source::kFlag
             ? absl::StrCat(" --coordinator ", ShellQuote(address))
             : "");
   }
-  if (kind == Kind::kAny && !address_chosen && HasStore(data_dir))
-    return OpenFolder(data_dir, "", failure);
+  if (can_look_elsewhere) return OpenFolder(data_dir, "", failure);
   *failure = Unreachable(address);
   if (kind == Kind::kAny && !address_chosen)
     absl::StrAppend(&failure->message, ", and ", data_dir, " holds no jobs");

@@ -45,6 +45,10 @@ class Connection {
   virtual const std::string& flags() const = 0;
 };
 
+// What leads a later command to the folder of this one: " --data-dir X" where it would look
+// elsewhere by itself, else empty.
+std::string FolderFlags(const Settings& settings);
+
 // A data folder that cannot be opened.
 Failure StoreFailure(const absl::Status& status);
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -94,6 +95,32 @@ void AddDuplicates(const std::map<int64_t, std::pair<int64_t, std::string>>& dup
   if (scan.bad_lines.size() > kBadLinesShownMax) scan.bad_lines.resize(kBadLinesShownMax);
 }
 
+absl::StatusOr<std::string> Spool(int from, const std::string& shown) {
+  const std::string folder = TemporaryFolder();
+  std::string name = absl::StrCat(folder, "/nightshift-input-XXXXXX");
+  const int fd = mkostemp(name.data(), O_CLOEXEC);
+  if (fd < 0) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(folder, ": no temporary file can be made there (", strerror(errno),
+                     "); TMPDIR names another folder"));
+  }
+  unlink(name.c_str());
+  std::string buffer(size_t{1} << 18, '\0');
+  while (true) {
+    const ssize_t length = read(from, buffer.data(), buffer.size());
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0) return absl::InvalidArgumentError(absl::StrCat(shown, ": ", strerror(errno)));
+    if (length == 0) break;
+    const int error = WriteAll(fd, absl::string_view(buffer.data(), static_cast<size_t>(length)));
+    if (error != 0) {
+      return absl::ResourceExhaustedError(absl::StrCat("keeping ", shown, " in ", folder, ": ",
+                                                       strerror(error),
+                                                       "; TMPDIR names another folder"));
+    }
+  }
+  return absl::StrCat("/proc/self/fd/", fd);
+}
+
 }  // namespace
 
 absl::StatusOr<InputScan> ScanInput(const InputOptions& options, bool count_answers) {
@@ -139,33 +166,23 @@ absl::StatusOr<InputScan> ScanInput(const InputOptions& options, bool count_answ
   return scan;
 }
 
-absl::StatusOr<std::string> SpoolStandardInput() {
-  if (isatty(STDIN_FILENO) == 1) {
+bool NeedsSpooling(const std::string& path) {
+  struct stat info;
+  return path == "-" ||
+         (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode));
+}
+
+absl::StatusOr<std::string> SpoolInput(const std::string& path) {
+  const std::string shown = path == "-" ? "standard input" : path;
+  if (path == "-" && isatty(STDIN_FILENO) == 1) {
     return absl::InvalidArgumentError(
         "standard input is a terminal: nothing is piped in; name a file, or pipe one in");
   }
-  const std::string folder = TemporaryFolder();
-  std::string name = absl::StrCat(folder, "/nightshift-stdin-XXXXXX");
-  const int fd = mkostemp(name.data(), O_CLOEXEC);
-  if (fd < 0)
-    return absl::PermissionDeniedError(
-        absl::StrCat(folder, ": no temporary file can be made there (", strerror(errno),
-                     "); TMPDIR names another folder"));
-  unlink(name.c_str());
-  std::string buffer(size_t{1} << 18, '\0');
-  while (true) {
-    const ssize_t length = read(STDIN_FILENO, buffer.data(), buffer.size());
-    if (length < 0 && errno == EINTR) continue;
-    if (length < 0)
-      return absl::InvalidArgumentError(absl::StrCat("standard input: ", strerror(errno)));
-    if (length == 0) break;
-    const int error = WriteAll(fd, absl::string_view(buffer.data(), static_cast<size_t>(length)));
-    if (error != 0)
-      return absl::ResourceExhaustedError(absl::StrCat("keeping standard input in ", folder, ": ",
-                                                       strerror(error),
-                                                       "; TMPDIR names another folder"));
-  }
-  return absl::StrCat("/proc/self/fd/", fd);
+  const int from = path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (from < 0) return absl::InvalidArgumentError(absl::StrCat(shown, ": ", strerror(errno)));
+  const absl::StatusOr<std::string> spooled = Spool(from, shown);
+  if (from != STDIN_FILENO) close(from);
+  return spooled;
 }
 
 std::string JobToken(const Settings& settings, const std::string& content_hash,

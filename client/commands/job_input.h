@@ -35,9 +35,12 @@ struct InputScan {
 // lines, the later of each pair.
 absl::StatusOr<InputScan> ScanInput(const InputOptions& options, bool count_answers);
 
-// Standard input in an unnamed temporary file, since it is read more than once; the path stays
-// good for the life of the process. InvalidArgument when standard input is a terminal.
-absl::StatusOr<std::string> SpoolStandardInput();
+// True for what can be read only once: "-", a pipe, a device.
+bool NeedsSpooling(const std::string& path);
+
+// Such an input in an unnamed temporary file, since it is read more than once; the path returned
+// stays good for the life of the process. InvalidArgument when standard input is a terminal.
+absl::StatusOr<std::string> SpoolInput(const std::string& path);
 
 // What makes this job this job: its content and every option that changes what is asked. Options
 // of how it runs (backends, budgets, names, files) are left out.

@@ -36,6 +36,8 @@ namespace {
 constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
 // A larger input is announced before it is read, and read only as far as needed.
 constexpr int64_t kLargeInputBytes = int64_t{16} << 20;
+// Handing in so many takes long enough to be worth a line.
+constexpr int64_t kManyRequests = 50'000;
 
 class RunSession {
  public:
@@ -116,8 +118,8 @@ class RunSession {
 
   // What the input is: the same content and options again are the same job.
   bool ReadIdentity(Failure* failure) {
-    if (input_.path == "-") {
-      absl::StatusOr<std::string> spooled = SpoolStandardInput();
+    if (NeedsSpooling(input_.path)) {
+      absl::StatusOr<std::string> spooled = SpoolInput(input_.path);
       if (!spooled.ok()) return Refuse(spooled.status(), failure);
       input_.path = *std::move(spooled);
     }
@@ -210,6 +212,8 @@ class RunSession {
     if (!ChooseModel(backends_->checked(), scan_->models, &default_model, failure)) return false;
     if (!default_model.empty()) input_.request.model = default_model;
 
+    if (scan_->requests >= kManyRequests)
+      console_.Note(absl::StrCat("Storing  the requests in ", settings_.Text("data-dir"), "\n"));
     HandInOptions options;
     options.job = MakeJobOptions(settings_, name_);
     options.job.set_output_path(paths_.results);
@@ -284,10 +288,10 @@ class RunSession {
 
   int Stopped() {
     const int code = static_cast<int>(ExitCodeOfSignal(stop_.signal()));
-    console_.Note(absl::StrCat("Stopped: ", WithCommas(DoneCount(job_.counts())), " of ",
-                               WithCommas(job_.counts().total()), " done, ",
-                               WithCommas(job_.counts().failed()),
-                               " failed. All answers so far are saved.\n", stop_.ResumeText()));
+    console_.Say(absl::StrCat("Stopped: ", WithCommas(DoneCount(job_.counts())), " of ",
+                              WithCommas(job_.counts().total()), " done, ",
+                              WithCommas(job_.counts().failed()),
+                              " failed. All answers so far are saved.\n", stop_.ResumeText()));
     if (console_.json()) console_.Out(ResultLine(Outcome(), code));
     return End(code);
   }
@@ -301,7 +305,7 @@ class RunSession {
         [&examples](const std::string& lines) { examples.Look(lines); });
     if (!written.ok()) {
       if (stop_.signal() != 0) {
-        console_.Note(
+        console_.Say(
             absl::StrCat("Stopped: all is answered and saved, the files are not written.\n",
                          stop_.ResumeText()));
         return End(static_cast<int>(ExitCodeOfSignal(stop_.signal())));
@@ -332,8 +336,7 @@ class RunSession {
     outcome.done_before = done_before_;
     outcome.folder = true;
     outcome.simulated = simulated_;
-    if (settings_.Chosen("data-dir"))
-      outcome.flags = absl::StrCat(" --data-dir ", ShellQuote(settings_.Text("data-dir")));
+    outcome.flags = FolderFlags(settings_);
     return outcome;
   }
 
@@ -359,7 +362,7 @@ class RunSession {
   }
   std::string SayName(std::string message) const {
     const size_t at = message.find(input_.path);
-    if (context_.argument() == "-" && input_.path != "-" && at != std::string::npos)
+    if (context_.argument() != input_.path && at != std::string::npos)
       message.replace(at, input_.path.size(), name_);
     return message;
   }

@@ -23,12 +23,9 @@ constexpr absl::Duration kAbortGrace = absl::Milliseconds(800);
 RunStop::RunStop(CommandContext& context) : context_(context) {
   context_.signals.SetHandlers([this](int signal, int count) { OnSignal(signal, count); },
                                [this] {
-                                 std::function<void()> print;
-                                 {
-                                   MutexLock lock(&mutex_);
-                                   print = print_now_;
-                                 }
-                                 if (print) print();
+                                 // Under the lock: what it prints goes when the work is left.
+                                 MutexLock lock(&mutex_);
+                                 if (print_now_) print_now_();
                                });
 }
 

@@ -10,6 +10,7 @@
 #include "client/cli/shell_quote.h"
 #include "client/commands/follow.h"
 #include "client/commands/outcome_text.h"
+#include "client/output/text_table.h"
 
 namespace nightshift {
 namespace {
@@ -96,6 +97,7 @@ int FollowToTheEnd(CommandContext& context, Connection& connection, const v1::Jo
 
 int WatchCommand(CommandContext& context) {
   Failure failure;
+  context.console.Note(absl::StrCat("Watching ", Printable(context.argument()), "\n"));
   const auto connection = Connection::Open(context.settings, Connection::Kind::kAny, &failure);
   if (connection == nullptr) return context.console.Fail(failure);
   const absl::StatusOr<v1::JobStatus> job =

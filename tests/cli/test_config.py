@@ -49,6 +49,12 @@ class Precedence(CliCase):
         self.assertIn(f"{file}:2: unknown key max-atempts", err)
         self.assertIn("max-attempts", err)
 
+    def test_a_broken_user_file_does_not_keep_anybody_from_reading_help(self):
+        self.write("home/nightshift/config.yaml", "nonsense: 1\n")
+        self.assertEqual(self.nightshift("jobs", env=self.env)[0], 2)
+        self.assertEqual(self.nightshift("help", "run", env=self.env)[0], 0)
+        self.assertEqual(self.nightshift("--version", env=self.env)[0], 0)
+
     def test_a_missing_config_file_is_refused_and_a_missing_user_file_is_not(self):
         self.assertEqual(self.nightshift("config", "show", "--config", "none.yaml")[0], 2)
         self.assertEqual(self.nightshift("config", "show", env=self.env)[0], 0)

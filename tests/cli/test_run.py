@@ -91,6 +91,13 @@ class Success(CliCase):
         code, _, err = self.nightshift("run", "-", "--backend", "sim", input=prompts(4).encode())
         self.assertIn("Already complete", err)
 
+    # A pipe can be read only once; the input is read several times.
+    def test_a_process_substitution_is_an_input(self):
+        done = subprocess.run(["bash", "-c", "\"$0\" run <(printf '{\"prompt\":\"a\"}\\n{\"prompt\":\"b\"}\\n') "
+                               "--backend sim -o out.jsonl", PROGRAM], cwd=self.folder, capture_output=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(read_jsonl(self.path("out.jsonl"))), 2)
+
     def test_a_file_whose_name_begins_with_a_dash(self):
         self.write("-x.jsonl", prompts(2))
         code, _, err = self.nightshift("run", "--backend", "sim", "-o", "x.out", "--", "-x.jsonl")
