@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is needed, builds, and runs every test that gates a change:
 #
-#   clang   builds with thread-safety analysis as errors
+#   clang   builds the program with thread-safety analysis as errors
 #   tsan    pure logic under ThreadSanitizer
 #   asan    unit tests under AddressSanitizer and UBSan
 #   dev     everything: unit, tidy, command line, integration and fault tests
@@ -12,6 +12,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 deploy/install.sh
+
+# So that a compiler cache filled in one checkout serves the next, wherever it lies.
+export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=true
 
 presets=("$@")
 [ ${#presets[@]} -gt 0 ] || presets=(clang tsan asan dev)

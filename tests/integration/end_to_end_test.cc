@@ -153,7 +153,8 @@ TEST_F(EndToEndTest, WorkerWithNothingToDoIsIdle) {
   server_.SetOpen(false);
   SubmitJob(1);
   server_.AwaitArrived(6);
-  EXPECT_EQ(worker_->IdleFor(), absl::ZeroDuration());
+  // The backend may know of the call before the loop's round that started it has ended.
+  while (worker_->IdleFor() != absl::ZeroDuration()) std::this_thread::yield();
 }
 
 class NetworkTest : public EndToEndTest {
