@@ -27,6 +27,7 @@ struct CoordinatorOptions {
   absl::Duration lease_ttl = absl::Seconds(30);
   absl::Duration reclaim_grace = absl::Seconds(10);
   // Called once, from any thread, when the store can no longer be trusted: stop and exit with 75.
+  // It may only take note; Shutdown is for another thread, since it waits for the calling one.
   std::function<void(absl::Status)> on_broken;
 };
 
