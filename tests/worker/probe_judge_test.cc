@@ -11,14 +11,6 @@ BackendProbe Answer() {
   return probe;
 }
 
-BackendSpec Spec() {
-  BackendSpec spec;
-  spec.name = "b";
-  spec.kind = "vllm";
-  spec.base_url = "http://h:1";
-  return spec;
-}
-
 BackendProbe Silence() {
   BackendProbe probe;
   probe.detail = "connection refused";
@@ -27,6 +19,14 @@ BackendProbe Silence() {
 
 class ProbeJudgeTest : public ::testing::Test {
  protected:
+  static BackendSpec Spec() {
+    BackendSpec spec;
+    spec.name = "b";
+    spec.kind = "vllm";
+    spec.base_url = "http://h:1";
+    return spec;
+  }
+
   ProbeJudge judge_{Spec()};
 };
 
