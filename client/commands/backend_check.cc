@@ -1,7 +1,6 @@
 #include "client/commands/backend_check.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <set>
 #include <thread>
 #include <utility>
