@@ -21,6 +21,8 @@ constexpr int kMiddleFrom = 77;
 // A range is shown when its ends are this far apart; else its middle says it all.
 constexpr double kRangeFactor = 1.25;
 constexpr double kRangeSeconds = 60;
+// Thirty years; any larger estimate is none.
+constexpr double kSecondsShownMax = 1e9;
 
 // 9,999 as it is, 84731 -> "84.7k", 200000 -> "200k".
 std::string CountText(int64_t number) {
@@ -39,7 +41,7 @@ std::string RateText(double rate) {
 }
 
 std::string DurationText(double seconds) {
-  const auto whole = static_cast<int64_t>(std::llround(seconds));
+  const auto whole = static_cast<int64_t>(std::llround(std::min(seconds, kSecondsShownMax)));
   return whole < 60 ? absl::StrCat(whole, "s") : HumanDuration(absl::Seconds(whole));
 }
 
@@ -212,7 +214,10 @@ ProgressState ProgressOf(const v1::JobStatus& status) {
 int PercentDone(int64_t done, int64_t total) {
   if (total <= 0) return 0;
   if (done >= total) return 100;
-  return static_cast<int>(std::max<int64_t>(done, 0) * 100 / total);
+  done = std::max<int64_t>(done, 0);
+  // The exact product may not fit; at such a size the quotient of the parts is as good.
+  const int64_t percent = done <= INT64_MAX / 100 ? done * 100 / total : done / (total / 100);
+  return static_cast<int>(std::min<int64_t>(percent, 99));
 }
 
 std::string TerminalProgressLine(const ProgressState& state, int width) {

@@ -95,6 +95,8 @@ TEST(ProgressLineTest, AHundredPercentOnlyAtTheEnd) {
   EXPECT_EQ(PercentDone(200'000, 200'000), 100);
   EXPECT_EQ(PercentDone(0, 0), 0);
   EXPECT_EQ(PercentDone(99'999'999'999, 100'000'000'000), 99);
+  EXPECT_EQ(PercentDone(INT64_MAX - 1, INT64_MAX), 99);
+  for (int percent = 0; percent <= 100; ++percent) EXPECT_EQ(PercentDone(percent, 100), percent);
 }
 
 TEST(ProgressLineTest, NeverWiderThanTheTerminalWhateverTheNumbers) {
