@@ -129,13 +129,13 @@ class Servers(CliCase):
         sim = self.sim()
         worker = self.start(Process([PROGRAM, "worker", "--coordinator", self.address, "--backend", sim.url,
                                      "--http", "127.0.0.1:0", "--exit-when-idle", "500ms"]))
-        self.assertEqual(worker.wait(), 0)
+        self.assertEqual(worker.wait(), 0, worker.err)
 
     def test_a_worker_drains_what_it_has_begun(self):
-        self.cluster("--latency", "500ms")
+        self.cluster("--latency", "6s")
         self.write("in.jsonl", prompts(4))
         _, out, _ = self.nightshift("submit", "in.jsonl", "--coordinator", self.address)
-        self.eventually(lambda: self.status(out.strip())["counts"]["in_flight"] == 4, "calls are in flight")
+        self.eventually(lambda: self.status(out.strip())["counts"]["in_flight"] > 0, "calls are in flight")
         self.assertEqual(self.worker.end(), 0)
         self.assertEqual(self.status(out.strip())["counts"]["in_flight"], 0)
         self.assertGreaterEqual(self.status(out.strip())["counts"]["succeeded"], 1)
