@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
@@ -33,7 +34,7 @@ class RecordingLink : public LinkPort {
   }
   int Backlog() const override { return backlog; }
 
-  std::vector<v1::WorkerMessage> sent;
+  std::deque<v1::WorkerMessage> sent;
   bool slow = false;  // messages stay in the backlog until the test takes them out
   int backlog = 0;
 };
