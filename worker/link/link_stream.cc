@@ -146,11 +146,15 @@ void LinkStream::OnWritesDoneDone(bool /*ok*/) {
 }
 
 void LinkStream::OnDone(const grpc::Status& status) {
-  const std::shared_ptr<LinkStream> last = std::move(self_);
-  events_.on_end(last, absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                                    status.error_message()));
-  // The link may go as soon as this returns, and with it what the events point to.
-  live_->Remove();
+  const std::shared_ptr<LiveStreams> live = live_;
+  {
+    const std::shared_ptr<LinkStream> last = std::move(self_);
+    events_.on_end(last, absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                                      status.error_message()));
+  }
+  // This object is gone, or the loop's. Only now may the link go: the context holds the channel,
+  // and gRPC ends the process when a channel's last reference is dropped on a thread of its own.
+  live->Remove();
 }
 
 LinkStream::Next LinkStream::TakeNextLocked() {

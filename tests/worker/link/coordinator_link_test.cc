@@ -128,7 +128,8 @@ class CoordinatorLinkTest : public ::testing::Test {
 
   void MakeLink() {
     LinkOptions options;
-    options.channel = NewInProcessChannel(server_.get());
+    channel_ = NewInProcessChannel(server_.get());
+    options.channel = channel_;
     options.token = "secret";
     options.random_seed = 1;
     options.post = [this](std::function<void()> task) {
@@ -173,6 +174,7 @@ class CoordinatorLinkTest : public ::testing::Test {
   FakeClock clock_;
   FakeCoordinator coordinator_;
   std::unique_ptr<grpc::Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<CoordinatorLink> link_;
 
   Monitor loop_;
@@ -266,6 +268,25 @@ TEST_F(CoordinatorLinkTest, GoesWithMessagesUntakenAndTheLoopStopped) {
   link_->Send(Message());
   loop_.Await([&] { return tasks_.size() >= static_cast<size_t>(kInboundMessagesMax); });
   link_.reset();  // does not wait for a loop that takes nothing
+}
+
+// A worker that ended dropped its channel's last reference on one of gRPC's own threads, where gRPC
+// then aborts the process. It took many stops to be seen.
+TEST_F(CoordinatorLinkTest, NothingOfGrpcHoldsTheChannelOnceTheLinkIsGone) {
+  for (int i = 1; i <= 500; ++i) {
+    Timer();
+    RunUntil([&] { return up_ == i; });
+    bool closed = false;
+    link_->Close([&] { closed = true; });
+    RunUntil([&] { return closed; });
+    link_.reset();
+    {
+      MutexLock lock(&loop_.mutex);
+      tasks_.clear();
+    }
+    ASSERT_EQ(channel_.use_count(), 1) << "after " << i << " links";
+    MakeLink();
+  }
 }
 
 }  // namespace
