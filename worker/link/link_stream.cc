@@ -83,7 +83,8 @@ void LinkStream::Cancel() {
   bool end_hold = false;
   {
     MutexLock lock(&mutex_);
-    // A read under way will fail and say so; without one, this is the only sign.
+    cancelled_ = true;
+    // A read under way will end and say so; without one, this is the only sign.
     if (!reading_) broken_ = true;
     end_hold = EndHoldLocked();
   }
@@ -107,7 +108,11 @@ void LinkStream::OnReadDone(bool ok) {
       ++untaken_;
       read = untaken_ < kInboundMessagesMax;
       reading_ = read;
-    } else {
+    }
+    // A message that was in when the stream was cancelled is read well, and can be the last read:
+    // nobody may be left who takes it and has another one started.
+    if (!ok || cancelled_) {
+      read = false;
       broken_ = true;
       reading_ = false;
       queue_.clear();

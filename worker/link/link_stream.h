@@ -81,7 +81,8 @@ class LinkStream final : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::C
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool close_ ABSL_GUARDED_BY(mutex_) = false;        // CloseWhenWritten was called
   bool writes_done_ ABSL_GUARDED_BY(mutex_) = false;  // … and done
-  bool broken_ ABSL_GUARDED_BY(mutex_) = false;       // a read has failed: nothing can be started
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // reads are over: nothing can be started
   bool reading_ ABSL_GUARDED_BY(mutex_) = true;
   bool hold_ ABSL_GUARDED_BY(mutex_) = true;
   int untaken_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -261,13 +261,24 @@ TEST_F(CoordinatorLinkTest, CloseWritesWhatIsQueuedFirst) {
   EXPECT_EQ(Timer(), MonotonicTime::Infinite());
 }
 
+// With the last read under way, just over, and paused: the going must not wait for a loop that takes
+// nothing any more.
 TEST_F(CoordinatorLinkTest, GoesWithMessagesUntakenAndTheLoopStopped) {
-  Timer();
-  RunUntil([&] { return up_ == 1; });
-  coordinator_.ReplyWith(100);
-  link_->Send(Message());
-  loop_.Await([&] { return tasks_.size() >= static_cast<size_t>(kInboundMessagesMax); });
-  link_.reset();  // does not wait for a loop that takes nothing
+  for (int i = 0; i < 400; ++i) {
+    up_ = 0;
+    Timer();
+    RunUntil([&] { return up_ == 1; });
+    coordinator_.ReplyWith(100);
+    link_->Send(Message());
+    const auto seen = static_cast<size_t>(1 + i % (kInboundMessagesMax + 1));
+    loop_.Await([&] { return tasks_.size() >= seen; });
+    link_.reset();
+    {
+      MutexLock lock(&loop_.mutex);
+      tasks_.clear();
+    }
+    MakeLink();
+  }
 }
 
 // A worker that ended dropped its channel's last reference on one of gRPC's own threads, where gRPC
