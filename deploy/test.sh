@@ -15,9 +15,6 @@ cd "$(dirname "$0")/.."
 
 deploy/install.sh
 
-# So that a compiler cache filled in one checkout serves the next, wherever it lies.
-export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=true
-
 presets=("$@")
 [ ${#presets[@]} -gt 0 ] || presets=(clang dev)
 

@@ -5,6 +5,10 @@ set(NIGHTSHIFT_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-v
 add_library(nightshift_flags INTERFACE)
 target_include_directories(nightshift_flags INTERFACE "${CMAKE_SOURCE_DIR}")
 target_compile_options(nightshift_flags INTERFACE ${NIGHTSHIFT_WARNINGS})
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 sees overruns in std::string that are not there; AddressSanitizer looks for the real ones.
+  target_compile_options(nightshift_flags INTERFACE -Wno-array-bounds)
+endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(nightshift_flags INTERFACE -Wthread-safety -Werror=thread-safety)
 endif()
@@ -24,10 +28,44 @@ elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   endif()
 endif()
 
+# A cache filled in one checkout serves the next, wherever it lies.
 find_program(NIGHTSHIFT_CCACHE ccache)
 if(NIGHTSHIFT_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${NIGHTSHIFT_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}"
+    CCACHE_NOHASHDIR=true CCACHE_SLOPPINESS=pch_defines,time_macros "${NIGHTSHIFT_CCACHE}")
 endif()
+
+# One of gRPC's targets asks for it; precompiled headers want the same of all.
+add_compile_options(-pthread)
+
+# Most of a compilation is reading the headers of the standard library, Abseil, Protocol Buffers and
+# GoogleTest: with GCC they are read once (a file of the coordinator: 3.9 s without, 1.4 s with). The
+# clang preset builds without, and so proves that each file includes what it uses.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(NIGHTSHIFT_PCH ON)
+endif()
+set(NIGHTSHIFT_PCH_HEADERS
+  <algorithm> <chrono> <cstdint> <deque> <functional> <map> <memory> <mutex> <optional> <random>
+  <set> <string> <string_view> <unordered_map> <utility> <variant> <vector>
+  <absl/container/flat_hash_map.h> <absl/container/flat_hash_set.h> <absl/status/statusor.h>
+  <absl/strings/str_cat.h> <absl/strings/str_format.h> <absl/time/clock.h> <absl/time/time.h>
+  <nightshift/v1/jobs.pb.h> <nightshift/v1/record.pb.h> <nightshift/v1/types.pb.h>
+  <nightshift/v1/worker.pb.h>)
+
+# nightshift_pch_holder(NAME header…): a target whose precompiled headers others reuse.
+function(nightshift_pch_holder name)
+  add_library(${name} OBJECT "${CMAKE_SOURCE_DIR}/deploy/cmake/pch.cc")
+  target_link_libraries(${name} PRIVATE nightshift_flags nightshift_proto absl::flat_hash_map)
+  target_compile_options(${name} PRIVATE -fpch-preprocess)
+  target_precompile_headers(${name} PRIVATE ${ARGN})
+endfunction()
+
+function(nightshift_use_pch name holder)
+  if(NIGHTSHIFT_PCH)
+    target_compile_options(${name} PRIVATE -fpch-preprocess)
+    target_precompile_headers(${name} REUSE_FROM ${holder})
+  endif()
+endfunction()
 
 # nightshift_library(NAME SOURCES a.cc … [PUBLIC target…] [PRIVATE target…])
 # A static library of one layer. Third-party targets belong under PRIVATE.
@@ -36,6 +74,7 @@ function(nightshift_library name)
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC ${ARG_PUBLIC} PRIVATE nightshift_flags ${ARG_PRIVATE})
   target_include_directories(${name} PUBLIC "${CMAKE_SOURCE_DIR}")
+  nightshift_use_pch(${name} nightshift_pch)
 endfunction()
 
 # nightshift_test(NAME LABELS unit [tsan] SOURCES a_test.cc … DEPS target…)
@@ -47,6 +86,7 @@ function(nightshift_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE nightshift_flags ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main Threads::Threads)
+  nightshift_use_pch(${name} nightshift_test_pch)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
   if("tsan" IN_LIST ARG_LABELS)

@@ -1,0 +1,1 @@
+// Nothing: a target that holds precompiled headers needs a source.
