@@ -3,13 +3,10 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "client/input/read_ahead.h"
 
 namespace nightshift {
 namespace {
-
-// A message is closed when it has passed one of these.
-constexpr int kRequestsPerMessageMax = 1024;
-constexpr int64_t kBytesPerMessageMax = int64_t{1} << 20;
 
 v1::SubmittedRequest ToMessage(InputItem&& item) {
   v1::SubmittedRequest out;
@@ -35,34 +32,26 @@ v1::SubmittedRequest ToMessage(InputItem&& item) {
 absl::StatusOr<HandInResult> HandIn(JobClient& client, const InputOptions& input,
                                     const HandInOptions& options, bool* input_failed) {
   *input_failed = true;
-  ASSIGN_OR_RETURN(const std::unique_ptr<InputReader> reader, InputReader::Open(input));
+  ASSIGN_OR_RETURN(std::unique_ptr<InputReader> reader, InputReader::Open(input));
   v1::SubmitBegin begin;
   *begin.mutable_options() = options.job;
   begin.set_skip_bad_lines(options.skip_bad_lines);
   const std::unique_ptr<SubmitStream> stream = client.Submit(begin);
+  ReadAhead input_items(std::move(reader));
 
-  v1::SubmitRequests batch;
-  int64_t batch_bytes = 0;
-  const auto flush = [&]() -> absl::Status {
-    if (batch.requests().empty()) return absl::OkStatus();
-    *input_failed = false;
-    const absl::Status status = stream->Write(std::move(batch));
-    if (status.ok()) *input_failed = true;
-    batch.Clear();
-    batch_bytes = 0;
-    return status;
-  };
-  InputItem item;
   while (true) {
-    ASSIGN_OR_RETURN(const bool more, reader->Next(&item));
-    if (!more) break;
-    if (item.good && options.check) RETURN_IF_ERROR(options.check(item.request, item.line));
-    batch_bytes += static_cast<int64_t>(item.request.body.size());
-    *batch.add_requests() = ToMessage(std::move(item));
-    if (batch.requests_size() >= kRequestsPerMessageMax || batch_bytes >= kBytesPerMessageMax)
-      RETURN_IF_ERROR(flush());
+    ASSIGN_OR_RETURN(std::vector<InputItem> items, input_items.Next());
+    if (items.empty()) break;
+    v1::SubmitRequests message;
+    message.mutable_requests()->Reserve(static_cast<int>(items.size()));
+    for (InputItem& item : items) {
+      if (item.good && options.check) RETURN_IF_ERROR(options.check(item.request, item.line));
+      *message.add_requests() = ToMessage(std::move(item));
+    }
+    *input_failed = false;
+    RETURN_IF_ERROR(stream->Write(std::move(message)));
+    *input_failed = true;
   }
-  RETURN_IF_ERROR(flush());
 
   *input_failed = false;
   v1::SubmitSeal seal;
@@ -78,7 +67,8 @@ absl::StatusOr<HandInResult> HandIn(JobClient& client, const InputOptions& input
     *reply->mutable_job() = *std::move(found);
   }
   if (!reply.ok()) return reply.status();
-  return HandInResult{*std::move(reply), reader->stats(), reader->Warnings()};
+  return HandInResult{*std::move(reply), input_items.reader().stats(),
+                      input_items.reader().Warnings()};
 }
 
 }  // namespace nightshift
