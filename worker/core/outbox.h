@@ -46,6 +46,8 @@ class Outbox {
   // there are none.
   bool NextMessage(v1::ResultBatch* batch);
   bool HasUnsent();
+  // How many of them, counting the gaps.
+  uint64_t unsent() const { return next_sequence() - next_to_send_; }
 
   // Counts the gaps as well, so that one result that is never acknowledged cannot let them grow.
   bool full() const {

@@ -90,7 +90,7 @@ void Runner::Impl::Discard(const RequestKey& key) {
 void Runner::Impl::Settle(int backend, MonotonicTime now) {
   Fill(backend, now);
   SendReturned();
-  SendResults();
+  SendResults(now);
   CheckLow(backend, now);
   ReportIfDue(now);
 }
@@ -143,7 +143,7 @@ void Runner::OnMessage(v1::CoordinatorMessage&& message, MonotonicTime now) {
 
 void Runner::OnWritable(MonotonicTime now) {
   impl_->ReportIfDue(now);
-  impl_->SendResults();
+  impl_->SendResults(now);
 }
 
 void Runner::OnCallFinished(CallOutcome outcome, MonotonicTime now) {
@@ -189,8 +189,9 @@ MonotonicTime Runner::OnTimer(MonotonicTime now) {
     }
     next = std::min(next, impl.backends[i].breaker.reopens_at());
   }
+  impl.SendResults(now);
   impl.ReportIfDue(now);
-  next = std::min(next, impl.retries.NextDue());
+  next = std::min({next, impl.retries.NextDue(), impl.ResultsDue()});
   // A report that the stream has no room for goes out when it has: OnWritable.
   if (impl.CanReport()) next = std::min(next, impl.report_due);
   return next;
@@ -205,6 +206,7 @@ void Runner::Drain(const std::string& why, MonotonicTime now) {
   impl.SendDrain();
   for (int i = 0; i < static_cast<int>(impl.backends.size()); ++i) impl.ReturnUnstarted(i, why);
   impl.SendReturned();
+  impl.SendResults(now);
   impl.ReportNow(now);
 }
 

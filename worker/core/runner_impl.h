@@ -82,8 +82,10 @@ struct Runner::Impl {
   void OnAcknowledge(const v1::Acknowledge& acknowledge, MonotonicTime now);
   void OnRevoke(const v1::Revoke& revoke, MonotonicTime now);
   void SendDrain();
-  // Sends results as far as the stream takes them; the rest gathers.
-  void SendResults();
+  // When results should be sent; infinite while there are none or the stream takes none.
+  MonotonicTime ResultsDue();
+  // Sends results as far as they are due; the rest gathers.
+  void SendResults(MonotonicTime now);
   // Says which requests have been handed back since the last time.
   void SendReturned();
 
@@ -162,6 +164,7 @@ struct Runner::Impl {
   bool draining = false;
   std::string drain_why;
 
+  MonotonicTime last_results;  // when some were sent
   MonotonicTime last_report;
   MonotonicTime report_due;
   absl::Duration low_interval = kLowReportInterval;

@@ -97,12 +97,14 @@ TEST_F(RunnerStreamTest, SendsUnacknowledgedResultsAgainInOrder) {
   Connect(4);
   Lease(0, 4);
   for (int i = 0; i < 4; ++i) Finish(Answer(calls_.started[i].id));
+  Advance(absl::Milliseconds(5));
   EXPECT_THAT(Sequences(), ElementsAre(1, 2, 3, 4));
   Acknowledge({2});
   LinkDown();
   LinkUp();
   link_.sent.clear();
   Welcome();
+  Advance(absl::Milliseconds(5));
   EXPECT_THAT(Sequences(), ElementsAre(1, 3, 4));
   Acknowledge({1, 3, 4});
   EXPECT_TRUE(runner_->Idle());
@@ -192,16 +194,53 @@ TEST_F(RunnerStreamTest, ASecondStreamReplacesTheFirst) {
   EXPECT_THAT(Sequences(), ElementsAre(1));
 }
 
+TEST_F(RunnerStreamTest, ResultsThatComeTogetherShareAMessage) {
+  Connect(10);
+  Lease(0, 10);
+  Finish(Answer(calls_.started[0].id));
+  EXPECT_THAT(Sequences(), ElementsAre(1)) << "a lone result goes at once";
+  link_.sent.clear();
+  for (int i = 1; i < 10; ++i) Finish(Answer(calls_.started[i].id));
+  EXPECT_THAT(Sequences(), IsEmpty());
+  EXPECT_LE(runner_->OnTimer(Now()), Now() + absl::Milliseconds(5)) << "somebody has to wake up";
+  Advance(absl::Milliseconds(5));
+  ASSERT_EQ(link_.sent.back().results().results_size(), 9);
+}
+
+TEST_F(RunnerStreamTest, ManyResultsNeedNoCompany) {
+  Connect(300);
+  Lease(0, 300);
+  for (int i = 0; i < 300; ++i) Finish(Answer(calls_.started[i].id));
+  EXPECT_EQ(Sequences().size(), 1u + 256u);
+}
+
+TEST_F(RunnerStreamTest, DrainingWorkerSendsResultsAtOnce) {
+  Connect(10);
+  Lease(0, 10);
+  for (int i = 0; i < 4; ++i) Finish(Answer(calls_.started[i].id));
+  runner_->Drain("the machine is going down", Now());
+  EXPECT_THAT(Sequences(), ElementsAre(1, 2, 3, 4));
+  Finish(Answer(calls_.started[4].id));
+  EXPECT_THAT(Sequences(), ElementsAre(1, 2, 3, 4, 5));
+}
+
 TEST_F(RunnerStreamTest, ResultsGatherWhileTheStreamIsBusy) {
   Connect(10);
   Lease(0, 10);
   link_.slow = true;
-  for (int i = 0; i < 10; ++i) Finish(Answer(calls_.started[i].id));
+  Finish(Answer(calls_.started[0].id));
+  for (int i = 1; i < 10; ++i) {
+    Advance(absl::Milliseconds(1));
+    Finish(Answer(calls_.started[i].id));
+  }
   // Two messages keep the stream busy; the other results wait.
-  EXPECT_THAT(Sequences(), ElementsAre(1, 2));
-  link_.backlog = 1;
+  const auto first = static_cast<int>(Sequences().size());
+  EXPECT_LT(first, 10);
+  Advance(absl::Milliseconds(10));
+  EXPECT_EQ(Sequences().size(), static_cast<size_t>(first));
+  link_.backlog = 0;
   runner_->OnWritable(Now());
-  EXPECT_EQ(link_.sent.back().results().results_size(), 8);
+  EXPECT_EQ(link_.sent.back().results().results_size(), 10 - first);
   EXPECT_THAT(Sequences(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10));
 }
 
@@ -217,6 +256,7 @@ TEST_F(RunnerStreamTest, MessagesAreClosedAtTheirLimits) {
   LinkUp();
   link_.sent.clear();
   Welcome();
+  Advance(absl::Milliseconds(5));
   std::vector<int> sizes;
   for (const v1::WorkerMessage& message : link_.sent) {
     if (message.has_results()) sizes.push_back(message.results().results_size());
