@@ -261,8 +261,8 @@ TEST_F(CoordinatorLinkTest, CloseWritesWhatIsQueuedFirst) {
   EXPECT_EQ(Timer(), MonotonicTime::Infinite());
 }
 
-// With the last read under way, just over, and paused: the going must not wait for a loop that takes
-// nothing any more.
+// With the last read under way, just over, and paused: the going must not wait for a loop that
+// takes nothing any more.
 TEST_F(CoordinatorLinkTest, GoesWithMessagesUntakenAndTheLoopStopped) {
   for (int i = 0; i < 400; ++i) {
     up_ = 0;

@@ -1,1 +1,0 @@
-// Nothing: a target that holds precompiled headers needs a source.
