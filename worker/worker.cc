@@ -72,7 +72,7 @@ class WorkerImpl final : public Worker {
     for (const BackendSpec& spec : options.backends) {
       runner_options.backends.push_back({InfoOf(spec), options.concurrency > 0
                                                            ? NewFixedLimiter(options.concurrency)
-                                                           : NewAimdLimiter()});
+                                                           : NewFillLimiter()});
     }
     runner_ = std::make_unique<Runner>(std::move(runner_options), *loop_, *link_);
     Connect();

@@ -22,27 +22,34 @@ struct FinishSample {
   bool starved = false;  // there was nothing to put in the free slots
 };
 
+// Every call that started ends in exactly one of OnFinish, OnReject and OnDrop. `now` never goes
+// backwards.
 class Limiter {
  public:
   virtual ~Limiter() = default;
   virtual void OnStart(MonotonicTime now) = 0;
   // A call that was answered, whatever the answer says about the request itself.
   virtual void OnFinish(const FinishSample& sample, MonotonicTime now) = 0;
-  // The backend said "too much": 429 that is no quota, 503, refused connection, timeout.
-  virtual void OnReject(int in_flight, MonotonicTime now) = 0;
-  // At least 1.
+  // The backend said "too much" to a call that began at `started`: 429 that is no quota, 503,
+  // refused connection, timeout. `in_flight`: after this one ended.
+  virtual void OnReject(MonotonicTime started, int in_flight, MonotonicTime now) = 0;
+  // A call that began at `started` ended in a way that tells nothing about the backend's room:
+  // aborted, broken off, refused for another reason.
+  virtual void OnDrop(MonotonicTime started, MonotonicTime now) = 0;
+  // At least 1. May change with each of the above, and only with them.
   virtual int limit() const = 0;
-  // Why the limit is what it is, for `nightshift workers`.
+  // Why the limit is what it is, in words for a person.
   virtual std::string Explain() const = 0;
 };
+
+inline constexpr int kFirstLimit = 32;
 
 // Stays at `limit`.
 std::unique_ptr<Limiter> NewFixedLimiter(int limit);
 
-// Additive increase, multiplicative decrease on refusals: starts at 32, adds one per window (as
-// many answers as the limit) in which nothing was refused and the limit was in use, halves on the
-// first refusal of a window; 1 to 1024.
-std::unique_ptr<Limiter> NewAimdLimiter();
+// Seeks throughput, between 1 and 1024: worker/core/limiter/fill_limiter.h. `first` is where it
+// begins: the level of an earlier run where one is known.
+std::unique_ptr<Limiter> NewFillLimiter(int first = kFirstLimit);
 
 }  // namespace nightshift
 

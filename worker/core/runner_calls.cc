@@ -84,7 +84,10 @@ void Runner::Impl::OnEnd(const Call& call, CallOutcome&& outcome, MonotonicTime 
   Backend& backend = backends[call.backend];
   --backend.in_flight;
   if (call.probe) backend.breaker.OnProbeEnded();
-  if (call.request == nullptr) return;
+  if (call.request == nullptr) {
+    backend.limiter->OnDrop(call.started, now);
+    return;
+  }
   Classification what = Classify(outcome);
   switch (what.verdict) {
     case Verdict::kAnswered:
@@ -103,6 +106,7 @@ void Runner::Impl::OnEnd(const Call& call, CallOutcome&& outcome, MonotonicTime 
       OnRefusal(call, std::move(outcome), std::move(what), now);
       break;
     case Verdict::kAborted:
+      backend.limiter->OnDrop(call.started, now);
       Return(call.request, what.message);
       break;
   }
@@ -131,8 +135,11 @@ void Runner::Impl::OnFailure(const Call& call, CallOutcome&& outcome, Classifica
                              MonotonicTime now) {
   Backend& backend = backends[call.backend];
   backend.finished.Add(1, now);
-  if (what.error_class == v1::ERROR_CLASS_TIMEOUT)
-    backend.limiter->OnReject(backend.in_flight, now);
+  if (what.error_class == v1::ERROR_CLASS_TIMEOUT) {
+    backend.limiter->OnReject(call.started, backend.in_flight, now);
+  } else {
+    backend.limiter->OnDrop(call.started, now);
+  }
   bool changed = false;
   if (outcome.transport == Transport::kComplete) {
     changed = backend.breaker.OnAlive();
@@ -155,6 +162,7 @@ void Runner::Impl::OnStale(const Call& call, CallOutcome&& outcome, Classificati
   }
   request->retried_now = true;
   Backend& backend = backends[call.backend];
+  backend.limiter->OnDrop(call.started, now);
   request->place = HeldRequest::Place::kBuffered;
   backend.buffered.PushFront(request);
   if (HandsBack(backend, now)) Return(request, HandBackReason(backend));
@@ -167,15 +175,17 @@ void Runner::Impl::OnRefusal(const Call& call, CallOutcome&& outcome, Classifica
   const absl::Duration retry_after = std::min(outcome.retry_after, kRetryAfterMax);
   bool changed = false;
   if (what.verdict == Verdict::kRefusedKey) {
+    backend.limiter->OnDrop(call.started, now);
     changed = backend.breaker.OnRefusedKey(what.message, now);
   } else if (what.verdict == Verdict::kUnavailable) {
-    backend.limiter->OnReject(backend.in_flight, now);
+    backend.limiter->OnReject(call.started, backend.in_flight, now);
     changed = backend.breaker.OnUnavailable(what.message, now, random);
   } else if (SaysQuota(outcome) || retry_after > kWaitOfOneRequestMax) {
     // Fewer calls at a time would not help: the account has to wait.
+    backend.limiter->OnDrop(call.started, now);
     changed = backend.breaker.OnToldToWait(what.message, retry_after, now, random);
   } else {
-    backend.limiter->OnReject(backend.in_flight, now);
+    backend.limiter->OnReject(call.started, backend.in_flight, now);
     changed = backend.breaker.OnAlive();
     if (what.error_class == v1::ERROR_CLASS_TIMEOUT &&
         ++request->server_timeouts > kServerTimeoutsMax) {

@@ -192,7 +192,7 @@ TEST_F(RunnerCallsTest, WhatHasWaitedGoesBeforeWhatHasNot) {
 
 TEST_F(RunnerCallsTest, OverloadShrinksTheLimitOnce) {
   RunnerOptions options = Options(1);
-  options.backends[0].limiter = NewAimdLimiter();
+  options.backends[0].limiter = NewFillLimiter();
   Make(std::move(options));
   LinkUp();
   Welcome();
@@ -201,7 +201,7 @@ TEST_F(RunnerCallsTest, OverloadShrinksTheLimitOnce) {
   for (int i = 0; i < 5; ++i) Finish(HttpError(calls_.started[i].id, 429));
   EXPECT_EQ(runner_->in_flight(), 27);
   Advance(absl::Seconds(1));
-  EXPECT_EQ(LastReport().limit(), 16);
+  EXPECT_EQ(LastReport().limit(), 27);
 }
 
 // R65, R67: only what speaks of room counts, not what is wrong with a request or the server.
@@ -212,12 +212,12 @@ TEST_F(RunnerCallsTest, OnlyOverloadAndTimeoutsShrinkTheLimit) {
   };
   CallOutcome quota = HttpError(0, 429, "", "token_quota_exceeded");
   quota.retry_after = absl::Seconds(1);
-  for (const Row& row : {Row{Broken(0, Transport::kTimeout), 16}, Row{HttpError(0, 503), 16},
-                         Row{HttpError(0, 408), 16}, Row{HttpError(0, 400), 32},
+  for (const Row& row : {Row{Broken(0, Transport::kTimeout), 27}, Row{HttpError(0, 503), 27},
+                         Row{HttpError(0, 408), 27}, Row{HttpError(0, 400), 32},
                          Row{HttpError(0, 500), 32}, Row{Broken(0, Transport::kReset), 32},
-                         Row{Broken(0, Transport::kConnectFailed), 16}, Row{quota, 32}}) {
+                         Row{Broken(0, Transport::kConnectFailed), 27}, Row{quota, 32}}) {
     RunnerOptions options = Options(1);
-    options.backends[0].limiter = NewAimdLimiter();
+    options.backends[0].limiter = NewFillLimiter();
     Make(std::move(options));
     calls_.started.clear();
     LinkUp();

@@ -6,8 +6,11 @@
 #include <cstdlib>
 #include <deque>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
@@ -23,6 +26,45 @@ constexpr int kSlots = 6;
 // to be nobody's.
 enum class Belief { kPending, kLeased, kDone, kCancelled };
 
+// Watches that each call that started ends exactly once, and that the runner counts as it should.
+class WatchedLimiter final : public Limiter {
+ public:
+  explicit WatchedLimiter(std::unique_ptr<Limiter> limiter) : limiter_(std::move(limiter)) {}
+
+  void OnStart(MonotonicTime now) override {
+    open_.insert(now.nanos);
+    limiter_->OnStart(now);
+  }
+  void OnFinish(const FinishSample& sample, MonotonicTime now) override {
+    End(now - sample.latency);
+    EXPECT_EQ(sample.in_flight, static_cast<int>(open_.size()));
+    limiter_->OnFinish(sample, now);
+  }
+  void OnReject(MonotonicTime started, int in_flight, MonotonicTime now) override {
+    End(started);
+    EXPECT_EQ(in_flight, static_cast<int>(open_.size()));
+    limiter_->OnReject(started, in_flight, now);
+  }
+  void OnDrop(MonotonicTime started, MonotonicTime now) override {
+    End(started);
+    limiter_->OnDrop(started, now);
+  }
+  int limit() const override { return limiter_->limit(); }
+  std::string Explain() const override { return limiter_->Explain(); }
+
+  int open() const { return static_cast<int>(open_.size()); }
+
+ private:
+  void End(MonotonicTime started) {
+    const auto found = open_.find(started.nanos);
+    ASSERT_NE(found, open_.end()) << "a call ended that had not started then, or twice";
+    open_.erase(found);
+  }
+
+  const std::unique_ptr<Limiter> limiter_;
+  std::multiset<int64_t> open_;  // when they started
+};
+
 class World {
  public:
   explicit World(uint64_t seed) : random_(seed) {
@@ -36,7 +78,10 @@ class World {
       RunnerBackend backend;
       backend.info.set_name(name);
       backend.info.set_state("ready");
-      backend.limiter = random_.Chance(0.5) ? NewAimdLimiter() : NewFixedLimiter(kSlots);
+      auto limiter = std::make_unique<WatchedLimiter>(
+          random_.Chance(0.5) ? NewFillLimiter(kSlots) : NewFixedLimiter(kSlots));
+      limiters_.push_back(limiter.get());
+      backend.limiter = std::move(limiter);
       options.backends.push_back(std::move(backend));
     }
     runner_ = std::make_unique<Runner>(std::move(options), calls_, link_);
@@ -92,6 +137,7 @@ class World {
     EXPECT_TRUE(runner_->Idle()) << runner_->held() << " held, " << runner_->in_flight()
                                  << " in flight, " << runner_->unacknowledged()
                                  << " unacknowledged";
+    for (const WatchedLimiter* limiter : limiters_) EXPECT_EQ(limiter->open(), 0);
   }
 
   struct Request {
@@ -366,6 +412,7 @@ class World {
   FakeClock clock_;
   RecordingCalls calls_;
   RecordingLink link_;
+  std::vector<WatchedLimiter*> limiters_;  // owned by the runner
   std::unique_ptr<Runner> runner_;
   std::vector<Request> requests_;
   std::set<CallId> aborted_;
