@@ -16,10 +16,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/folder_lock.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/units.h"
-#include "storage/folder_lock.h"
 #include "storage/log_tail.h"
 #include "storage/rocksdb_internal.h"
 

@@ -1,4 +1,4 @@
-#include "storage/folder_lock.h"
+#include "base/folder_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -20,22 +20,21 @@ namespace {
 constexpr mode_t kFolderMode = 0700;
 constexpr mode_t kFileMode = 0600;
 
-absl::Status FolderError(int error, const std::string& path, absl::string_view doing) {
+absl::Status FolderError(int error, const std::string& path, absl::string_view doing,
+                         absl::string_view flag) {
   const std::string text = absl::StrCat("cannot ", doing, " ", path, ": ", std::strerror(error));
   switch (error) {
     case EACCES:
     case EPERM:
     case EROFS:
-      return absl::PermissionDeniedError(
-          absl::StrCat(text,
-                       ". Give this user the right to write there, or use another "
-                       "--data-dir."));
+      return absl::PermissionDeniedError(absl::StrCat(
+          text, ". Give this user the right to write there, or use another ", flag, "."));
     case ENOENT:
-      return absl::NotFoundError(absl::StrCat(text, ". Use another --data-dir."));
+      return absl::NotFoundError(absl::StrCat(text, ". Use another ", flag, "."));
     case ENOTDIR:
     case EEXIST:
       return absl::FailedPreconditionError(
-          absl::StrCat(text, ": a file stands where a folder is needed. Use another --data-dir."));
+          absl::StrCat(text, ": a file stands where a folder is needed. Use another ", flag, "."));
     case ENOSPC:
     case EDQUOT:
       return absl::ResourceExhaustedError(
@@ -49,17 +48,6 @@ std::string ParentOf(const std::string& folder) {
   const size_t slash = folder.find_last_of('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : folder.substr(0, slash);
-}
-
-// Without this the power may go and take the new entry with it, and the synced store below.
-absl::Status SyncFolder(const std::string& folder) {
-  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return FolderError(errno, folder, "open");
-  const int error = fsync(fd) == 0 ? 0 : errno;
-  close(fd);
-  // Some file systems have no sync of folders; they order entries by themselves.
-  if (error != 0 && error != EINVAL) return FolderError(error, folder, "sync");
-  return absl::OkStatus();
 }
 
 // The process that holds the lock, or 0 when it has not written its id (yet).
@@ -84,7 +72,7 @@ void WriteOwner(int fd, const std::string& path) {
   }
 }
 
-absl::Status Taken(const std::string& folder, int64_t pid) {
+absl::Status Taken(const std::string& folder, int64_t pid, absl::string_view flag) {
   if (pid == getpid()) {
     return absl::FailedPreconditionError(
         absl::StrCat("this nightshift process (pid ", pid, ") has ", folder, " open already"));
@@ -92,46 +80,56 @@ absl::Status Taken(const std::string& folder, int64_t pid) {
   if (pid <= 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("another nightshift process has ", folder,
-                     " open: wait until it has ended or stop it, or use another --data-dir"));
+                     " open: wait until it has ended or stop it, or use another ", flag));
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "another nightshift process (pid ", pid, ") has ", folder,
-      " open: wait until it has ended or stop it (kill ", pid, "), or use another --data-dir"));
+      " open: wait until it has ended or stop it (kill ", pid, "), or use another ", flag));
 }
 
 }  // namespace
 
-absl::Status MakeFolder(const std::string& given) {
+absl::Status SyncFolder(const std::string& folder, absl::string_view flag) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return FolderError(errno, folder, "open", flag);
+  const int error = fsync(fd) == 0 ? 0 : errno;
+  close(fd);
+  // Some file systems have no sync of folders; they order entries by themselves.
+  if (error != 0 && error != EINVAL) return FolderError(error, folder, "sync", flag);
+  return absl::OkStatus();
+}
+
+absl::Status MakeFolder(const std::string& given, absl::string_view flag) {
   std::string folder = given;
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   struct stat info;
   if (stat(folder.c_str(), &info) == 0) {
-    if (!S_ISDIR(info.st_mode)) return FolderError(ENOTDIR, folder, "use");
+    if (!S_ISDIR(info.st_mode)) return FolderError(ENOTDIR, folder, "use", flag);
     return absl::OkStatus();
   }
-  if (errno != ENOENT) return FolderError(errno, folder, "use");
+  if (errno != ENOENT) return FolderError(errno, folder, "use", flag);
   const std::string parent = ParentOf(folder);
-  if (parent != folder) RETURN_IF_ERROR(MakeFolder(parent));
+  if (parent != folder) RETURN_IF_ERROR(MakeFolder(parent, flag));
   if (mkdir(folder.c_str(), kFolderMode) != 0) {
     // Somebody else may have made it in between.
     if (errno != EEXIST || stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
-      return FolderError(errno, folder, "make the folder");
+      return FolderError(errno, folder, "make the folder", flag);
     }
   }
-  return SyncFolder(parent);
+  return SyncFolder(parent, flag);
 }
 
-absl::StatusOr<FolderLock> FolderLock::Acquire(const std::string& folder) {
-  RETURN_IF_ERROR(MakeFolder(folder));
+absl::StatusOr<FolderLock> FolderLock::Acquire(const std::string& folder, absl::string_view flag) {
+  RETURN_IF_ERROR(MakeFolder(folder, flag));
   const std::string path = absl::StrCat(folder, "/nightshift.lock");
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kFileMode);
-  if (fd < 0) return FolderError(errno, path, "write");
+  if (fd < 0) return FolderError(errno, path, "write", flag);
   FolderLock lock(fd);
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) return Taken(folder, ReadOwner(fd));
+    if (errno == EWOULDBLOCK) return Taken(folder, ReadOwner(fd), flag);
     return absl::FailedPreconditionError(
         absl::StrCat("cannot lock ", path, ": ", std::strerror(errno),
-                     ". The store needs a local file system with locks; use another --data-dir."));
+                     ". A local file system with locks is needed; use another ", flag, "."));
   }
   WriteOwner(fd, path);
   return lock;

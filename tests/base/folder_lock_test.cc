@@ -1,4 +1,4 @@
-#include "storage/folder_lock.h"
+#include "base/folder_lock.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -94,6 +94,14 @@ TEST(FolderLockTest, AnotherProcessIsNamedByItsId) {
                                      temp.path(), " open")));
   EXPECT_TRUE(FolderLock::Acquire(temp.path()).ok()) << "the kernel gives up a dead owner's lock";
   for (const int fd : {locked[0], locked[1], done[0]}) close(fd);
+}
+
+TEST(FolderLockTest, TheOptionThatNamesTheFolderIsNamed) {
+  const TempFolder temp;
+  std::ofstream(temp / "file") << "x";
+  EXPECT_THAT(std::string(MakeFolder(temp / "file", "--spool-dir").message()),
+              HasSubstr("another --spool-dir"));
+  EXPECT_THAT(std::string(MakeFolder(temp / "file").message()), HasSubstr("another --data-dir"));
 }
 
 TEST(FolderLockTest, MovedLockIsHeldOnce) {
