@@ -91,14 +91,16 @@ class CoordinatorImpl final : public Coordinator {
     DispatcherOptions dispatcher_options;
     dispatcher_options.lease_ttl = options_.lease_ttl;
     dispatcher_options.reclaim_grace = options_.reclaim_grace;
-    dispatcher_options.random_seed = Random::FromSystem().Next();
+    Random random = Random::FromSystem();
+    dispatcher_options.random_seed = random.Next();
     ASSIGN_OR_RETURN(dispatcher_options.epoch, StartEpoch(*store_));
+    ASSIGN_OR_RETURN(dispatcher_options.store_id, StoreId(*store_, random));
     ASSIGN_OR_RETURN(std::vector<LoadedJob> jobs, LoadJobs(*store_));
     jobs_loaded_ = static_cast<int>(jobs.size());
     for (const LoadedJob& job : jobs) {
       if (!JobStateInfo(job.record.state()).terminal) ++jobs_resumed_;
     }
-    dispatcher_ = std::make_unique<Dispatcher>(dispatcher_options);
+    dispatcher_ = std::make_unique<Dispatcher>(std::move(dispatcher_options));
     dispatcher_->SetWakeUp([this] { OnWakeUp(); });
     dispatcher_->Load(std::move(jobs), clock_.Now());
     if (jobs_loaded_ > 0) {

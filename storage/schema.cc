@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "storage/record.h"
@@ -18,6 +19,8 @@ namespace {
 constexpr absl::string_view kVersionKey = "schema_version";
 constexpr absl::string_view kEpochKey = "epoch";
 constexpr absl::string_view kNextJobKey = "next_job";
+// Text in the same frame.
+constexpr absl::string_view kStoreIdKey = "store_id";
 
 // Each failed try means that another caller got its number, so only a store that refuses for a
 // reason of its own reaches this.
@@ -127,6 +130,21 @@ absl::Status PrepareSchema(Store& store) {
 }
 
 absl::StatusOr<uint64_t> StartEpoch(Store& store) { return Increment(store, kEpochKey); }
+
+absl::StatusOr<std::string> StoreId(Store& store, Random& random) {
+  const absl::StatusOr<std::string> raw = store.Get(Family::kMeta, kStoreIdKey);
+  if (raw.ok()) {
+    ASSIGN_OR_RETURN(const absl::string_view id, DecodeBytes(kStoreIdKey, *raw));
+    return std::string(id);
+  }
+  if (!absl::IsNotFound(raw.status())) return raw.status();
+  const std::string id = absl::StrFormat("%016x%016x", random.Next(), random.Next());
+  WriteSet writes;
+  writes.ExpectAbsent(Family::kMeta, std::string(kStoreIdKey));
+  writes.Put(Family::kMeta, std::string(kStoreIdKey), EncodeBytes(kStoreIdKey, id));
+  RETURN_IF_ERROR(store.Commit(std::move(writes)));
+  return id;
+}
 
 absl::StatusOr<uint64_t> NextJobNumber(Store& store) { return Increment(store, kNextJobKey); }
 

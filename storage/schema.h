@@ -3,9 +3,11 @@
 #define NIGHTSHIFT_STORAGE_SCHEMA_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/random.h"
 #include "storage/store.h"
 
 namespace nightshift {
@@ -20,6 +22,12 @@ absl::Status PrepareSchema(Store& store);
 
 // The number of this run of the coordinator: one more than the last, synced before it is returned.
 absl::StatusOr<uint64_t> StartEpoch(Store& store);
+
+// What tells this store from every other one: 32 hexadecimal digits, made when it is first asked
+// for and never changed. Numbers of jobs mean something only together with it. A copy of a store
+// has the same id: whoever makes one that lives on beside the original, or that hands out job
+// numbers again, must give it a new one.
+absl::StatusOr<std::string> StoreId(Store& store, Random& random);
 
 // A job number that was never handed out before. Thread-safe.
 absl::StatusOr<uint64_t> NextJobNumber(Store& store);

@@ -80,7 +80,8 @@ void Dispatcher::Impl::Load(std::vector<LoadedJob> loaded, MonotonicTime now) {
   }
 }
 
-Dispatcher::Dispatcher(DispatcherOptions options) : impl_(std::make_unique<Impl>(options)) {}
+Dispatcher::Dispatcher(DispatcherOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
 Dispatcher::~Dispatcher() = default;
 
 void Dispatcher::SetWakeUp(std::function<void()> wake_up) { impl_->wake_up = std::move(wake_up); }

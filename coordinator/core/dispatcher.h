@@ -42,6 +42,7 @@ struct DispatcherOptions {
   absl::Duration reclaim_grace = absl::Seconds(10);
   uint64_t random_seed = 0;  // of retry jitter
   uint64_t epoch = 1;
+  std::string store_id;  // of the store; what a worker holds from another store is ignored
 };
 
 // Everything about a job that a restart reads back. See coordinator/jobs/recovery.h.

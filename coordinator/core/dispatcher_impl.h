@@ -31,7 +31,8 @@ namespace nightshift {
 
 struct Dispatcher::Impl {
   explicit Impl(DispatcherOptions o)
-      : options(o), random(o.random_seed ^ (o.epoch * 0x9e3779b97f4a7c15ULL)) {}
+      : options(std::move(o)),
+        random(options.random_seed ^ (options.epoch * 0x9e3779b97f4a7c15ULL)) {}
 
   // --- constant -----------------------------------------------------------------------------
   const DispatcherOptions options;

@@ -23,8 +23,16 @@ absl::StatusOr<Dispatcher::HelloReply> Dispatcher::Impl::OnHello(const v1::Hello
   reply.worker = worker->number;
   reply.welcome.set_lease_ttl_ms(absl::ToInt64Milliseconds(options.lease_ttl));
   reply.welcome.set_epoch(options.epoch);
+  reply.welcome.set_store(options.store_id);
+  // Of another store: its numbers name other requests here, and the worker drops them by itself.
+  const bool ours = hello.store().empty() || hello.store() == options.store_id;
+  if (!ours && hello.held_size() > 0) {
+    LogWarning("worker ", hello.name(), " comes with ", hello.held_size(),
+               " requests of another store: it keeps its answers to them for that one");
+  }
   absl::flat_hash_set<RequestId> kept;
   for (const v1::HeldRequest& held : hello.held()) {
+    if (!ours) break;
     if (KeepHeld(worker, held)) {
       kept.insert({held.key().job(), held.key().index()});
     } else {

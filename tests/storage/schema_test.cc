@@ -140,5 +140,18 @@ TEST(SchemaTest, DamagedCounterStopsInsteadOfStartingOver) {
   EXPECT_TRUE(absl::IsDataLoss(NextJobNumber(*store).status()));
 }
 
+TEST(SchemaTest, AStoreKeepsItsIdAndOthersHaveAnother) {
+  const std::unique_ptr<Store> store = NewMemoryStore();
+  const std::unique_ptr<Store> other = NewMemoryStore();
+  Random random(7);
+  ASSERT_TRUE(PrepareSchema(*store).ok());
+  const std::string id = *StoreId(*store, random);
+  EXPECT_EQ(id.size(), 32u);
+  EXPECT_EQ(*StoreId(*store, random), id);
+  EXPECT_NE(*StoreId(*other, random), id);
+  ASSERT_TRUE(Put(*store, Family::kMeta, "store_id", "not a record").ok());
+  EXPECT_EQ(StoreId(*store, random).status().code(), absl::StatusCode::kDataLoss);
+}
+
 }  // namespace
 }  // namespace nightshift

@@ -68,6 +68,75 @@ TEST_F(DispatcherRestart, AWorkerClaimsWhatItStillHolds) {
   for (const RequestId& id : Plan()) EXPECT_NE(id.index, 50u);
 }
 
+// The process died and its answers were kept: the next one brings them under a new session.
+TEST_F(DispatcherRestart, AnswersLeftByADeadProcessAreClaimedAndTakenFromTheNext) {
+  const JobNumber job = NewJob(100);
+  const WorkerNumber dead = Connect("w", 8);
+  const std::vector<RequestId> ids = Plan();
+  ASSERT_EQ(ids.size(), 16u);
+  dispatcher->OnStreamClosed(dead, clock.Now());
+  v1::Hello hello = HelloOf("w", "next-session");
+  for (int i = 0; i < 3; ++i) Hold(&hello, ids[i], true);
+  const auto reply = dispatcher->OnHello(hello, clock.Now(), clock.WallNow());
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply->welcome.drop_size(), 0);
+  // What it holds is not handed out again, what nobody holds is.
+  dispatcher->OnReport(reply->worker, ReportOf(8, 0), clock.Now());
+  for (const RequestId& id : Plan()) EXPECT_GT(id.index, ids[2].index);
+  EXPECT_EQ(Decision(Answered(reply->worker, ids[0])), ResultDecision::Kind::kRecord);
+  EXPECT_EQ(Status(job).counts().succeeded(), 1);
+}
+
+TEST_F(DispatcherRestart, AnswersThatNobodyNeedsAnyMoreAreDropped) {
+  const JobNumber ended = NewJob(2);
+  const JobNumber deleted = NewJob(2);
+  const JobNumber running = NewJob(2);
+  const WorkerNumber first = Connect("w");
+  Do(AnswerAll(first, Plan()));
+  ASSERT_EQ(State(ended), v1::JOB_STATE_COMPLETED);
+  ASSERT_TRUE(Run(Kind::kDelete, deleted).ok());
+  const JobNumber open = NewJob(2);
+  const std::vector<RequestId> ids = Plan();
+  ASSERT_EQ(ids.size(), 2u);
+  Do({Answered(first, ids[0])});
+  Start();
+  v1::Hello hello = HelloOf("w", "next-session");
+  Hold(&hello, {ended, 0}, true);
+  Hold(&hello, {deleted, 0}, true);
+  Hold(&hello, {running, 1}, true);
+  Hold(&hello, {open, 0}, true);  // finished
+  Hold(&hello, {77, 0}, true);    // never was
+  Hold(&hello, {open, 1}, true);
+  const auto reply = dispatcher->OnHello(hello, clock.Now(), clock.WallNow());
+  ASSERT_EQ(reply->welcome.drop_size(), 5);
+  // And if they come all the same:
+  const WorkerNumber next = reply->worker;
+  EXPECT_EQ(Decision(Answered(next, {ended, 0})), ResultDecision::Kind::kDrop);
+  EXPECT_EQ(Decision(Answered(next, {deleted, 0})), ResultDecision::Kind::kDrop);
+  EXPECT_EQ(Decision(Answered(next, {77, 0})), ResultDecision::Kind::kDrop);
+  EXPECT_EQ(Decision(Answered(next, {open, 0})), ResultDecision::Kind::kDuplicate);
+  EXPECT_EQ(Decision(Answered(next, {open, 1})), ResultDecision::Kind::kRecord);
+  EXPECT_EQ(State(open), v1::JOB_STATE_COMPLETED);
+}
+
+// Jobs are numbered from one in every store: what belongs to another one must not seem to be ours.
+TEST_F(DispatcherRestart, WhatAWorkerHoldsOfAnotherStoreIsIgnored) {
+  options.store_id = "ours";
+  Start();
+  const JobNumber job = NewJob(4);
+  v1::Hello hello = HelloOf("w", "s");
+  hello.set_store("theirs");
+  Hold(&hello, {job, 0}, true);
+  Hold(&hello, {job, 1}, false);
+  const auto other = dispatcher->OnHello(hello, clock.Now(), clock.WallNow());
+  EXPECT_EQ(other->welcome.store(), "ours");
+  EXPECT_EQ(Status(job).counts().in_flight(), 0);
+  EXPECT_EQ(Status(job).counts().pending(), 4);
+  hello.set_store("ours");
+  EXPECT_TRUE(dispatcher->OnHello(hello, clock.Now(), clock.WallNow()).ok());
+  EXPECT_EQ(Status(job).counts().in_flight(), 2);
+}
+
 TEST_F(DispatcherRestart, AnAnswerMayComeBeforeItsClaim) {
   const JobNumber job = NewJob(3);
   Connect("w");
