@@ -12,7 +12,7 @@ LINES_MAX = 600
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|NOT IMPLEMENTED)\b|GTEST_SKIP|DISABLED_")
 NEEDS_README = ["base", "proto", "storage", "coordinator", "coordinator/core", "coordinator/commit",
                 "coordinator/jobs", "coordinator/rpc", "coordinator/maintenance", "worker",
-                "worker/core", "worker/backends", "worker/link", "client", "tests", "deploy"]
+                "worker/core", "worker/backends", "worker/link", "worker/spool", "client", "tests", "deploy"]
 
 
 def main():
