@@ -19,6 +19,7 @@
 #include "worker/core/runner.h"
 #include "worker/link/coordinator_link.h"
 #include "worker/probe_loop.h"
+#include "worker/spool/spool.h"
 
 namespace nightshift {
 namespace {
@@ -54,8 +55,11 @@ absl::Status CheckOptions(const WorkerOptions& options) {
 // the callers. Between them are Post() and the few facts under `mutex_`.
 class WorkerImpl final : public Worker {
  public:
-  WorkerImpl(WorkerOptions options, std::unique_ptr<EventLoop> loop)
-      : clock_(Clock::Real()), loop_(std::move(loop)) {
+  WorkerImpl(WorkerOptions options, std::unique_ptr<EventLoop> loop, std::unique_ptr<Spool> spool)
+      : clock_(Clock::Real()),
+        loop_(std::move(loop)),
+        spool_(std::move(spool)),
+        left_before_(spool_ == nullptr ? 0 : spool_->kept_for_others()) {
     Random random = Random::FromSystem();
     LinkOptions link_options;
     link_options.channel = options.channel;
@@ -69,6 +73,7 @@ class WorkerImpl final : public Worker {
     runner_options.session = absl::StrFormat("%016x%016x", random.Next(), random.Next());
     runner_options.version = NIGHTSHIFT_VERSION;
     runner_options.random_seed = random.Next();
+    runner_options.spool = spool_.get();
     for (const BackendSpec& spec : options.backends) {
       runner_options.backends.push_back({InfoOf(spec), options.concurrency > 0
                                                            ? NewFixedLimiter(options.concurrency)
@@ -125,8 +130,8 @@ class WorkerImpl final : public Worker {
       }
       if (drained_ && idle_) return true;
     }
-    // Hands back the rest. An answer that is not acknowledged by the end of this goes with the
-    // process, and its request is called again.
+    // Hands back the rest. An answer that is not acknowledged by the end of this waits in the
+    // spool; without one it goes with the process, and its request is called again.
     loop_->Post([this] { GiveUp(); });
     const MonotonicTime give_up_at = clock_.Now() + kCloseMax;
     MutexLock lock(&mutex_);
@@ -148,6 +153,7 @@ class WorkerImpl final : public Worker {
   }
 
   int in_flight() const override { return in_flight_.load(std::memory_order_relaxed); }
+  int64_t left_before() const override { return left_before_; }
 
  private:
   // Hands back everything that has no answer: what waits, and what is being called.
@@ -170,9 +176,12 @@ class WorkerImpl final : public Worker {
         [this](CallOutcome outcome) { runner_->OnCallFinished(std::move(outcome), clock_.Now()); });
     loop_->SetOnTimer([this] {
       const MonotonicTime now = clock_.Now();
+      // Before the loop waits for anything, what this round has brought is in the kernel's hands.
+      const MonotonicTime flush =
+          spool_ == nullptr ? MonotonicTime::Infinite() : spool_->Flush(now);
       const MonotonicTime next = std::min(runner_->OnTimer(now), link_->OnTimer(now));
       Publish(now);
-      return next;
+      return std::min(flush, next);
     });
   }
 
@@ -200,10 +209,12 @@ class WorkerImpl final : public Worker {
   const std::unique_ptr<EventLoop> loop_;
 
   // The loop thread's.
+  const std::unique_ptr<Spool> spool_;  // null: none
   std::unique_ptr<CoordinatorLink> link_;
   std::unique_ptr<Runner> runner_;
   bool published_idle_ = false;
 
+  const int64_t left_before_;
   std::atomic<int> in_flight_{0};
   mutable Mutex mutex_;
   CondVar changed_;
@@ -225,7 +236,13 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(WorkerOptions options) {
   loop_options.backends = options.backends;
   ASSIGN_OR_RETURN(std::unique_ptr<EventLoop> loop,
                    EventLoop::Create(std::move(loop_options), Clock::Real()));
-  return std::make_unique<WorkerImpl>(std::move(options), std::move(loop));
+  std::unique_ptr<Spool> spool;
+  if (!options.spool_dir.empty()) {
+    SpoolOptions spool_options;
+    spool_options.folder = options.spool_dir;
+    ASSIGN_OR_RETURN(spool, Spool::Open(std::move(spool_options)));
+  }
+  return std::make_unique<WorkerImpl>(std::move(options), std::move(loop), std::move(spool));
 }
 
 }  // namespace nightshift

@@ -22,11 +22,15 @@ struct WorkerOptions {
   std::shared_ptr<grpc::Channel> channel;  // to the coordinator
   std::string token;
   int concurrency = 0;  // calls in flight per backend; 0 = found by itself
+  // Where answers outlive this process until the coordinator has recorded them; empty: nowhere. Not
+  // needed where the coordinator is in the same process, since then both die at once.
+  std::string spool_dir;
 };
 
 class Worker {
  public:
   // Starts its threads and goes on trying to reach the coordinator until it is told to stop.
+  // InvalidArgument for options that cannot be; otherwise the spool folder is the trouble.
   static absl::StatusOr<std::unique_ptr<Worker>> Start(WorkerOptions options);
   // Aborts what is left.
   virtual ~Worker() = default;
@@ -39,6 +43,8 @@ class Worker {
   // How long there has been nothing to do; zero while there is.
   virtual absl::Duration IdleFor() const = 0;
   virtual int in_flight() const = 0;
+  // Answers that an earlier process had left in the spool, for whichever store.
+  virtual int64_t left_before() const = 0;
 };
 
 }  // namespace nightshift

@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/health_server.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/units.h"
 #include "client/cli/self.h"
@@ -121,6 +122,43 @@ bool StartHealth(const Settings& settings, std::function<absl::Status()> ready, 
   return false;
 }
 
+// Workers of one data folder that each find a spool folder of their own there.
+constexpr int kSpoolFoldersMax = 64;
+
+// Where it was said, or in the first folder of the data folder that no other worker has. Null with
+// the failure.
+std::unique_ptr<Worker> StartWorker(const Settings& settings, WorkerOptions options,
+                                    std::string* spool_line, Failure* failure) {
+  const std::string chosen = settings.Text("spool-dir");
+  const std::string folder =
+      chosen.empty() ? absl::StrCat(settings.Text("data-dir"), "/spool") : chosen;
+  if (chosen == "none") {
+    LogWarning(
+        "no spool: when this worker dies, the answers that the coordinator has not recorded are "
+        "lost and their requests are called again");
+  }
+  absl::Status why;
+  for (int i = 1; i <= kSpoolFoldersMax; ++i) {
+    if (chosen != "none") options.spool_dir = i == 1 ? folder : absl::StrCat(folder, "-", i);
+    absl::StatusOr<std::unique_ptr<Worker>> worker = Worker::Start(options);
+    if (worker.ok()) {
+      const int64_t left = (*worker)->left_before();
+      *spool_line = options.spool_dir.empty() ? "none" : options.spool_dir;
+      if (left > 0) absl::StrAppend(spool_line, ": ", WithCommas(left), " answers were left there");
+      return *std::move(worker);
+    }
+    if (why.ok()) why = worker.status();
+    if (!chosen.empty() || !absl::IsFailedPrecondition(worker.status())) break;
+  }
+  *failure = FailureFrom(why);
+  if (!absl::IsInvalidArgument(why)) {
+    failure->exit = ExitCode::kInternal;
+    failure->code = "spool_unusable";
+    failure->hint = "--spool-dir DIR names another folder, --spool-dir none does without one";
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 int CoordinatorCommand(CommandContext& context) {
@@ -206,16 +244,19 @@ int WorkerCommand(CommandContext& context) {
   std::string backends;
   for (const BackendSpec& backend : options.backends)
     absl::StrAppend(&backends, backends.empty() ? "" : ", ", backend.name);
-  console.Note(absl::StrCat("nightshift ", Version(), " worker\n  coordinator  ", address,
-                            "\n  health       ", health.line, "\n  backends     ", backends, "\n"));
   options.name = settings.Text("name");
   options.channel = NewCoordinatorChannel(address);
   options.token = *token;
   // "auto" is no number and leaves 0, which means the same.
   (void)absl::SimpleAtoi(settings.Text("concurrency"), &options.concurrency);
-  absl::StatusOr<std::unique_ptr<Worker>> started = Worker::Start(std::move(options));
-  if (!started.ok()) return console.Fail(FailureFrom(started.status()));
-  Worker& worker = **started;
+  std::string spool;
+  const std::unique_ptr<Worker> started =
+      StartWorker(settings, std::move(options), &spool, &failure);
+  if (started == nullptr) return console.Fail(failure);
+  Worker& worker = *started;
+  console.Note(absl::StrCat("nightshift ", Version(), " worker\n  coordinator  ", address,
+                            "\n  health       ", health.line, "\n  backends     ", backends,
+                            "\n  spool        ", spool, "\n"));
 
   bool idle_end = false;
   {

@@ -137,7 +137,7 @@ def main():
                 address = match.group(1)
                 break
         worker = subprocess.Popen([program, "worker", "--coordinator", address, "--backend", url + "/v1", "--http", "127.0.0.1:0"],
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
         job = subprocess.run([program, "submit", source, "--coordinator", address, "--quiet"], check=True,
                              capture_output=True, text=True).stdout.strip()
         time.sleep(2)

@@ -128,7 +128,7 @@ class Servers(CliCase):
         self.cluster()
         sim = self.sim()
         worker = self.start(Process([PROGRAM, "worker", "--coordinator", self.address, "--backend", sim.url,
-                                     "--http", "127.0.0.1:0", "--exit-when-idle", "500ms"]))
+                                     "--http", "127.0.0.1:0", "--exit-when-idle", "500ms"], cwd=self.folder))
         self.assertEqual(worker.wait(), 0, worker.err)
 
     def test_a_worker_drains_what_it_has_begun(self):

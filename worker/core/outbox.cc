@@ -18,11 +18,27 @@ int64_t Footprint(const v1::AttemptResult& result) {
 }  // namespace
 
 void Outbox::Add(v1::AttemptResult result) {
+  const bool keep = spool_ != nullptr && result.kind() != v1::AttemptResult::RETRY;
+  const uint64_t kept = keep ? spool_->Keep(result) : 0;
+  Append(std::move(result), kept);
+}
+
+bool Outbox::AddKept(KeptResult kept) {
+  if (sequence_of_.contains(RequestKey::From(kept.result.key()))) {
+    spool_->Forget(kept.number);
+    return false;
+  }
+  Append(std::move(kept.result), kept.number);
+  return true;
+}
+
+void Outbox::Append(v1::AttemptResult result, uint64_t kept) {
   const uint64_t sequence = next_sequence();
   result.set_sequence(sequence);
   const bool is_first = sequence_of_.emplace(RequestKey::From(result.key()), sequence).second;
   NIGHTSHIFT_CHECK(is_first, "a request has two results");
   Entry& entry = entries_.emplace_back();
+  entry.kept = kept;
   entry.bytes = Footprint(result);
   entry.result = std::move(result);
   ++requests_;
@@ -41,6 +57,20 @@ bool Outbox::Drop(const RequestKey& key) {
   return true;
 }
 
+int64_t Outbox::Abandon() {
+  int64_t lost = 0;
+  for (const Entry& entry : entries_) {
+    if (entry.bytes > 0 && entry.kept == 0) ++lost;
+  }
+  first_ = next_sequence();
+  next_to_send_ = first_;
+  entries_.clear();
+  sequence_of_.clear();
+  requests_ = 0;
+  bytes_ = 0;
+  return lost;
+}
+
 const v1::AttemptResult* Outbox::Find(const RequestKey& key) const {
   const auto found = sequence_of_.find(key);
   return found == sequence_of_.end() ? nullptr : &entries_[found->second - first_].result;
@@ -53,6 +83,7 @@ void Outbox::Erase(uint64_t sequence) {
   bytes_ -= entry.bytes;
   entry.bytes = 0;
   entry.result = v1::AttemptResult();
+  if (entry.kept != 0) spool_->Forget(std::exchange(entry.kept, 0));
   while (!entries_.empty() && entries_.front().bytes == 0) {
     entries_.pop_front();
     ++first_;

@@ -4,6 +4,9 @@
 // Bounded by count (from the oldest unacknowledged result on) and bytes: past a bound no new call
 // starts, so what can still arrive are the calls in flight. Not thread-safe: it lives on the
 // worker's loop thread.
+//
+// With a spool, final results are kept there as well, until they leave here. Failures that are to
+// be tried again are not: nothing was paid for that they hold.
 #ifndef NIGHTSHIFT_WORKER_CORE_OUTBOX_H_
 #define NIGHTSHIFT_WORKER_CORE_OUTBOX_H_
 
@@ -16,6 +19,7 @@
 #include "absl/functional/function_ref.h"
 #include "nightshift/v1/worker.pb.h"
 #include "worker/core/request_key.h"
+#include "worker/core/spool_port.h"
 
 namespace nightshift {
 
@@ -27,16 +31,23 @@ class Outbox {
     int results_per_message_max = 1024;
     int64_t bytes_per_message_max = int64_t{1} << 20;
   };
-  explicit Outbox(const Limits& limits) : limits_(limits) {}
+  // The spool must outlive the outbox; null: none.
+  explicit Outbox(const Limits& limits, SpoolPort* spool = nullptr)
+      : limits_(limits), spool_(spool) {}
 
   // The number that the next Add will give.
   uint64_t next_sequence() const { return first_ + entries_.size(); }
   // Sets the result's sequence and keeps it. There must be no other result of the request.
   void Add(v1::AttemptResult result);
+  // The same for one that the spool has had from before. False when the request has a result
+  // already: then the spool's is forgotten.
+  bool AddKept(KeptResult kept);
   // Numbers that are unknown or acknowledged already are ignored.
   void Acknowledge(uint64_t sequence);
   // Forgets the result of the request, sent or not; false when there is none.
   bool Drop(const RequestKey& key);
+  // Forgets everything here, but not what the spool keeps. Returns how many results are lost by it.
+  int64_t Abandon();
   // The result of the request; null when there is none.
   const v1::AttemptResult* Find(const RequestKey& key) const;
 
@@ -62,11 +73,14 @@ class Outbox {
   struct Entry {
     v1::AttemptResult result;
     int64_t bytes = 0;  // zero: acknowledged or dropped
+    uint64_t kept = 0;  // its number in the spool; zero: not there
   };
 
+  void Append(v1::AttemptResult result, uint64_t kept);
   void Erase(uint64_t sequence);
 
   const Limits limits_;
+  SpoolPort* const spool_;
   std::deque<Entry> entries_;  // entries_[i] has sequence first_ + i; the front is never erased
   uint64_t first_ = 1;
   uint64_t next_to_send_ = 1;

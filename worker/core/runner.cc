@@ -16,7 +16,8 @@ Runner::Impl::Impl(RunnerOptions runner_options, CallPort& call_port, LinkPort& 
       outbox({.requests_max = options.outbox_requests_max,
               .bytes_max = options.outbox_bytes_max,
               .results_per_message_max = options.results_per_message_max,
-              .bytes_per_message_max = options.bytes_per_message_max}) {
+              .bytes_per_message_max = options.bytes_per_message_max},
+             options.spool) {
   backends.reserve(options.backends.size());
   for (RunnerBackend& given : options.backends) {
     NIGHTSHIFT_CHECK(given.limiter != nullptr, "a backend without a limiter");
@@ -29,6 +30,12 @@ Runner::Impl::Impl(RunnerOptions runner_options, CallPort& call_port, LinkPort& 
     backend.limiter = std::move(given.limiter);
   }
   options.backends.clear();
+  // Before the first Hello, so that it names them and nobody else is given their requests.
+  if (options.spool != nullptr && !options.spool->LastStore().empty()) {
+    store = options.spool->LastStore();
+    store_known = true;
+    TakeKept();
+  }
 }
 
 HeldRequest* Runner::Impl::FindRequest(const RequestKey& key) {
@@ -189,6 +196,7 @@ MonotonicTime Runner::OnTimer(MonotonicTime now) {
     }
     next = std::min(next, impl.backends[i].breaker.reopens_at());
   }
+  impl.LookAtSpool(now);
   impl.SendResults(now);
   impl.ReportIfDue(now);
   next = std::min({next, impl.retries.NextDue(), impl.ResultsDue()});

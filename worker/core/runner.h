@@ -20,6 +20,7 @@
 #include "nightshift/v1/worker.pb.h"
 #include "worker/core/call.h"
 #include "worker/core/limiter.h"
+#include "worker/core/spool_port.h"
 
 namespace nightshift {
 
@@ -40,6 +41,8 @@ struct RunnerOptions {
   int results_per_message_max = 1024;
   int64_t bytes_per_message_max = int64_t{1} << 20;
   absl::Duration report_interval = absl::Seconds(1);
+  // Where results outlive the process; must outlive the runner. Null: nowhere.
+  SpoolPort* spool = nullptr;
   uint64_t random_seed = 0;
 };
 

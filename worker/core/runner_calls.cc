@@ -33,9 +33,16 @@ std::string Runner::Impl::HandBackReason(const Backend& backend) const {
 }
 
 bool Runner::Impl::MayStart(MonotonicTime now) const {
-  if (draining || outbox.full()) return false;
+  if (draining || outbox.full() || spool_blocked) return false;
   // By now the coordinator has given the rest of what is held to others.
   return !lost_at.has_value() || now - *lost_at <= lease_ttl;
+}
+
+void Runner::Impl::LookAtSpool(MonotonicTime now) {
+  if (options.spool == nullptr || options.spool->Blocked() == spool_blocked) return;
+  spool_blocked = !spool_blocked;
+  if (!spool_blocked) FillAll(now);
+  ReportNow(now);
 }
 
 void Runner::Impl::Fill(int index, MonotonicTime now) {

@@ -77,6 +77,10 @@ struct Runner::Impl {
   // --- runner_stream.cc
   void SendHello();
   void OnWelcome(const v1::Welcome& welcome, MonotonicTime now);
+  // Everything held belongs to another store than the coordinator's: none of it may reach this one.
+  void ChangeStore(const std::string& new_store);
+  // Takes up what the spool has for the present store.
+  void TakeKept();
   void OnLease(v1::Lease* lease, MonotonicTime now);
   void RefuseUnknownEndpoint(HeldRequest* request);
   void OnAcknowledge(const v1::Acknowledge& acknowledge, MonotonicTime now);
@@ -98,6 +102,8 @@ struct Runner::Impl {
   bool HandsBack(const Backend& backend, MonotonicTime now) const;
   // Why, for the coordinator's log.
   std::string HandBackReason(const Backend& backend) const;
+  // The spool has become blocked, or is so no more: says so, and goes on.
+  void LookAtSpool(MonotonicTime now);
   // Nothing outside the backends speaks against new calls.
   bool MayStart(MonotonicTime now) const;
   // Fills the free slots of one backend, or of all.
@@ -152,6 +158,11 @@ struct Runner::Impl {
   absl::flat_hash_map<CallId, Call> calls;
   RetryQueue retries;
   Outbox outbox;
+  // What requests and results belong to: told by the Welcome, or the spool's last. Empty: not
+  // known, and nothing is held.
+  std::string store;
+  bool store_known = false;
+  bool spool_blocked = false;  // as it was when last looked at
   CallId last_call = 0;
   uint64_t last_order = 0;
 

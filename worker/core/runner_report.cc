@@ -56,6 +56,7 @@ std::string Runner::Impl::WaitingFor(const Backend& backend, MonotonicTime now) 
     return absl::StrCat("the coordinator to record ", WithCommas(outbox.requests()), " results (",
                         HumanSize(outbox.bytes()), ")");
   }
+  if (spool_blocked) return options.spool->WaitingFor();
   if (backend.waiting > 0) {
     return absl::StrCat("room at the backend: ", WithCommas(backend.waiting),
                         backend.waiting == 1 ? " request was" : " requests were", " put off by it");

@@ -2,6 +2,7 @@
 // not be lost is said again from what is held when the next one opens.
 #include <algorithm>
 
+#include "base/log.h"
 #include "worker/core/runner_impl.h"
 
 namespace nightshift {
@@ -27,6 +28,7 @@ void Runner::Impl::SendHello() {
   hello.set_name(options.name);
   hello.set_session(options.session);
   hello.set_version(options.version);
+  hello.set_store(store);
   for (const Backend& backend : backends) *hello.add_backends() = Info(backend);
   // In key order, so that equal states give equal messages.
   std::vector<HeldRequest*> held;
@@ -52,6 +54,7 @@ void Runner::Impl::OnWelcome(const v1::Welcome& welcome, MonotonicTime now) {
   if (link == Link::kDown) return;
   link = Link::kReady;
   lost_at.reset();
+  if (!store_known || welcome.store() != store) ChangeStore(welcome.store());
   if (welcome.lease_ttl_ms() > 0) lease_ttl = absl::Milliseconds(welcome.lease_ttl_ms());
   for (const v1::RequestKey& key : welcome.drop()) Discard(RequestKey::From(key));
   if (draining) SendDrain();
@@ -60,6 +63,32 @@ void Runner::Impl::OnWelcome(const v1::Welcome& welcome, MonotonicTime now) {
   FillAll(now);
   SendResults(now);
   ReportNow(now);
+}
+
+void Runner::Impl::ChangeStore(const std::string& new_store) {
+  const int64_t kept = outbox.requests();
+  const int64_t lost = outbox.Abandon();
+  std::vector<RequestKey> held;
+  for (const auto& [key, request] : requests) held.push_back(key);
+  std::sort(held.begin(), held.end());
+  for (const RequestKey& key : held) Discard(key);
+  returned.clear();
+  if (kept > lost) {
+    LogWarning("the coordinator has another store than the one before: ", kept - lost,
+               " answers for that one stay in the spool until its coordinator is back");
+  }
+  if (lost + static_cast<int64_t>(held.size()) > 0) {
+    LogWarning("the coordinator has another store than the one before: ", held.size(),
+               " requests of that one are given up, and ", lost,
+               " results that are in no spool are lost");
+  }
+  store = new_store;
+  store_known = true;
+  if (options.spool != nullptr) TakeKept();
+}
+
+void Runner::Impl::TakeKept() {
+  for (KeptResult& kept : options.spool->Use(store)) outbox.AddKept(std::move(kept));
 }
 
 void Runner::Impl::OnLease(v1::Lease* lease, MonotonicTime now) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/worker/core/fake_spool.h"
+
 namespace nightshift {
 namespace {
 
@@ -141,6 +143,37 @@ TEST(OutboxTest, FindsTheResultOfARequest) {
   EXPECT_EQ(outbox.Find(Key(3)), nullptr);
   outbox.Acknowledge(1);
   EXPECT_EQ(outbox.Find(Key(1)), nullptr);
+}
+
+TEST(OutboxTest, TheSpoolHasWhatIsFinalAndNotAcknowledged) {
+  FakeSpool spool;
+  Outbox outbox({}, &spool);
+  outbox.Add(Result(1));
+  outbox.Add(Result(2, v1::AttemptResult::RETRY));
+  outbox.Add(Result(3, v1::AttemptResult::REJECTED));
+  EXPECT_EQ(spool.Indexes(""), (Numbers{1, 3}));
+  outbox.Acknowledge(1);
+  outbox.Drop(Key(2));
+  EXPECT_EQ(spool.Indexes(""), Numbers{3});
+  EXPECT_EQ(outbox.Abandon(), 0);
+  EXPECT_EQ(spool.Indexes(""), Numbers{3});
+  EXPECT_EQ(outbox.requests(), 0);
+  EXPECT_EQ(outbox.bytes(), 0);
+  EXPECT_FALSE(outbox.HasUnsent());
+  // Late acknowledgements of what was abandoned mean nothing to what came after.
+  for (KeptResult& kept : spool.Use("")) EXPECT_TRUE(outbox.AddKept(std::move(kept)));
+  outbox.Acknowledge(3);
+  EXPECT_EQ(Next(outbox), Numbers{4});
+  outbox.Acknowledge(4);
+  EXPECT_TRUE(spool.kept.empty());
+}
+
+TEST(OutboxTest, AbandonCountsWhatIsNowhereElse) {
+  FakeSpool spool;
+  Outbox outbox({}, &spool);
+  outbox.Add(Result(1));
+  outbox.Add(Result(2, v1::AttemptResult::RETRY));
+  EXPECT_EQ(outbox.Abandon(), 1);
 }
 
 }  // namespace

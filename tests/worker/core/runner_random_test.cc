@@ -1,6 +1,6 @@
-// The runner against a coordinator, a stream and a backend that do whatever the dice say. Whatever
-// happens, each leased request ends in exactly one way, and when the trouble is over all of them
-// end.
+// The runner against a coordinator, a stream and a backend that do whatever the dice say, and
+// deaths of its process, after which another one goes on with the same spool. Whatever happens,
+// each leased request ends in exactly one way, and when the trouble is over all of them end.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "tests/worker/core/fake_spool.h"
 #include "tests/worker/core/runner_fixture.h"
 
 namespace nightshift {
@@ -67,13 +68,19 @@ class WatchedLimiter final : public Limiter {
 
 class World {
  public:
-  explicit World(uint64_t seed) : random_(seed) {
+  explicit World(uint64_t seed) : random_(seed), with_spool_(random_.Chance(0.7)) {
+    MakeRunner();
+    requests_.resize(kRequests);
+  }
+
+  void MakeRunner() {
     RunnerOptions options;
     options.name = "w";
-    options.session = "s";
+    options.session = absl::StrCat("s", ++processes_);
+    if (with_spool_) options.spool = &spool_;
     options.outbox_requests_max = 40;
     options.results_per_message_max = 7;
-    options.random_seed = seed;
+    options.random_seed = random_.Next();
     for (const char* name : {"a", "b"}) {
       RunnerBackend backend;
       backend.info.set_name(name);
@@ -85,7 +92,6 @@ class World {
       options.backends.push_back(std::move(backend));
     }
     runner_ = std::make_unique<Runner>(std::move(options), calls_, link_);
-    requests_.resize(kRequests);
   }
 
   void Trouble() {
@@ -148,7 +154,7 @@ class World {
   MonotonicTime Now() const { return clock_.Now(); }
 
   void Step(bool trouble) {
-    switch (random_.Below(trouble ? 12 : 8)) {
+    switch (random_.Below(trouble ? 13 : 8)) {
       case 0:
       case 1:
         FinishACall(trouble);
@@ -195,8 +201,12 @@ class World {
       case 11:
         if (random_.Chance(0.2)) ChangeABackend();
         break;
+      case 12:
+        if (random_.Chance(0.02)) Die();
+        break;
     }
     if (!trouble && !settled_) {
+      spool_.blocked = false;
       for (int i = 0; i < 2; ++i) runner_->OnBackendInfo(i, Info(i, "ready"), Now());
       settled_ = true;
     }
@@ -218,6 +228,15 @@ class World {
       }
       clock_.Advance(absl::Seconds(31));
     }
+  }
+
+  void Die() {
+    LoseTheStream();
+    up_ = false;
+    calls_ = RecordingCalls();
+    aborted_.clear();
+    spool_.blocked = random_.Chance(0.2);
+    MakeRunner();
   }
 
   void Read() {
@@ -243,6 +262,7 @@ class World {
     std::set<uint64_t> held;
     v1::CoordinatorMessage reply;
     reply.mutable_welcome()->set_lease_ttl_ms(30'000);
+    reply.mutable_welcome()->set_store("store");
     for (const v1::HeldRequest& entry : hello.held()) {
       EXPECT_TRUE(held.insert(entry.key().index()).second) << "named twice";
       Request& request = requests_[entry.key().index()];
@@ -392,6 +412,12 @@ class World {
     ASSERT_EQ(static_cast<size_t>(runner_->in_flight()), calls_.started.size())
         << "a call is lost or was counted twice";
     ASSERT_LE(runner_->unacknowledged(), 40 + 2 * 1024);
+    for (const CallRequest& call : calls_.started) {
+      if (IsAborted(call.id)) continue;
+      for (const auto& [number, kept] : spool_.kept) {
+        ASSERT_NE(absl::StrCat(kept.result.key().index()), call.body) << "called with an answer";
+      }
+    }
     std::map<std::string, int> in_flight;
     for (const CallRequest& call : calls_.started) {
       if (!IsAborted(call.id)) ++in_flight[call.body];
@@ -409,6 +435,9 @@ class World {
   }
 
   Random random_;
+  const bool with_spool_;
+  FakeSpool spool_;
+  int processes_ = 0;
   FakeClock clock_;
   RecordingCalls calls_;
   RecordingLink link_;
