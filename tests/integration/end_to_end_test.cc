@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/coordinator/rpc/coordinator_fixture.h"
 #include "tests/integration/answering_server.h"
+#include "tests/storage/temp_folder.h"
 #include "worker/worker.h"
 
 namespace nightshift {
@@ -180,6 +181,40 @@ TEST_F(NetworkTest, CoordinatorRestartCostsNoSecondCall) {
   ExpectWhole(job, 200);
   EXPECT_THAT(server_.calls(), SizeIs(200));
   EXPECT_THAT(server_.calls(), Each(Pair(testing::_, 1)));
+}
+
+// The worker ends while the coordinator is away: its answers wait in the spool for the next one.
+TEST_F(NetworkTest, AnswersLeftInTheSpoolAreDeliveredByTheNextWorker) {
+  const TempFolder spool;
+  const std::string job = SubmitJob(16);
+  const std::string address = coordinator_->grpc_address();
+  server_.SetOpen(false);
+  WorkerOptions options = Backend(server_.url());
+  options.channel = NewCoordinatorChannel(address);
+  options.spool_dir = spool.path();
+  StartWorker(options);
+  server_.AwaitArrived(16);
+  Stop();
+  server_.SetOpen(true);
+  while (worker_->in_flight() > 0) std::this_thread::yield();
+  worker_.reset();
+  address_ = address;
+  Start();
+  options.name = "next";
+  StartWorker(std::move(options));
+  EXPECT_EQ(worker_->left_before(), 16);
+  ExpectWhole(job, 16);
+  EXPECT_THAT(server_.calls(), SizeIs(16));
+  EXPECT_THAT(server_.calls(), Each(Pair(testing::_, 1)));
+}
+
+TEST_F(EndToEndTest, TwoWorkersDoNotShareASpool) {
+  const TempFolder spool;
+  WorkerOptions options = Backend(server_.url());
+  options.spool_dir = spool.path();
+  StartWorker(options);
+  options.name = "second";
+  EXPECT_TRUE(absl::IsFailedPrecondition(Worker::Start(std::move(options)).status()));
 }
 
 class TokenEndToEndTest : public EndToEndTest {
