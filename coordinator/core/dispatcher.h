@@ -42,7 +42,7 @@ struct DispatcherOptions {
   absl::Duration reclaim_grace = absl::Seconds(10);
   uint64_t random_seed = 0;  // of retry jitter
   uint64_t epoch = 1;
-  std::string store_id;  // of the store; what a worker holds from another store is ignored
+  std::string store_id = {};  // what a worker holds from another store is ignored
 };
 
 // Everything about a job that a restart reads back. See coordinator/jobs/recovery.h.
@@ -64,6 +64,7 @@ struct Grant {
   struct Item {
     RequestId id;
     int32_t attempt = 0;  // charged attempts so far
+    int32_t run = 0;      // of the job
   };
   std::vector<Item> items;  // grouped by job, indexes rising within a run
 };

@@ -33,6 +33,7 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
     decision.kind = ResultDecision::Kind::kDuplicate;
     return decision;
   }
+  if (OfAnEarlierRun(*job, result.run(), result.kind())) return decision;
   const Lease* lease = state == RequestState::kLeased ? leases.Find(decision.id) : nullptr;
   const bool holds = lease != nullptr && lease->worker == event.worker;
 
@@ -52,8 +53,9 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
     outcome = v1::OUTCOME_FAILED;
   } else {
     // A failure says something about the attempt of its holder only; of anyone else it would count
-    // an attempt that somebody else is making right now.
-    if (!holds) return decision;
+    // an attempt that somebody else is making right now. And it says it once: sent again, it names
+    // an attempt that is over.
+    if (!holds || result.attempt() != lease->attempt) return decision;
     const RetryDecision retry =
         DecideRetry(attempts.charged, result.charged(), job->record.options().max_attempts(),
                     absl::Milliseconds(result.retry_after_ms()), random);

@@ -126,13 +126,9 @@ Grant Dispatcher::Impl::MakeGrant(const Taker& taker, int64_t count, std::vector
     job->queue->Take(shares[i], &indexes);
     for (const uint64_t index : indexes) {
       const RequestId id{job->number, index};
-      leases.Add(id, Lease{grant.worker, taker.place, grant.lease_id});
-      int32_t attempt = 0;
-      if (!job->attempts.empty()) {
-        const auto known = job->attempts.find(index);
-        if (known != job->attempts.end()) attempt = known->second.charged;
-      }
-      grant.items.push_back({id, attempt});
+      const int32_t attempt = ChargedAttempts(*job, index);
+      leases.Add(id, Lease{grant.worker, taker.place, grant.lease_id, attempt});
+      grant.items.push_back({id, attempt, job->record.run()});
     }
     job->rate.Start(now);
     source.granted = true;

@@ -88,6 +88,12 @@ struct Dispatcher::Impl {
   void Ungrant(WorkerNumber number, absl::Span<const RequestId> ids);
   // Whether a request that a Hello holds stays with the worker.
   bool KeepHeld(Worker* worker, const v1::HeldRequest& held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  static int32_t ChargedAttempts(const Job& job, uint64_t index);
+  // A failure or rejection of an earlier run, which `retry` has put an end to. (An answer is one
+  // whichever run asked for it.)
+  static bool OfAnEarlierRun(const Job& job, int32_t run, v1::AttemptResult::Kind kind) {
+    return kind != v1::AttemptResult::ANSWERED && run != 0 && run != job.record.run();
+  }
   // From a lease back to the front of its job.
   void TakeBack(const RequestId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void Lapse(Worker* worker, MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);

@@ -47,6 +47,12 @@ absl::StatusOr<Dispatcher::HelloReply> Dispatcher::Impl::OnHello(const v1::Hello
   return reply;
 }
 
+int32_t Dispatcher::Impl::ChargedAttempts(const Job& job, uint64_t index) {
+  if (job.attempts.empty()) return 0;
+  const auto known = job.attempts.find(index);
+  return known == job.attempts.end() ? 0 : known->second.charged;
+}
+
 bool Dispatcher::Impl::KeepHeld(Worker* worker, const v1::HeldRequest& held) {
   const RequestId id{held.key().job(), held.key().index()};
   Job* job = jobs.Find(id.job);
@@ -54,8 +60,15 @@ bool Dispatcher::Impl::KeepHeld(Worker* worker, const v1::HeldRequest& held) {
       id.index >= job->queue->total()) {
     return false;
   }
+  if (OfAnEarlierRun(*job, held.run(), held.kind())) return false;
+  // A failure whose charge is in the store already: only its acknowledgement was lost.
+  if (held.kind() == v1::AttemptResult::RETRY && held.attempt() < ChargedAttempts(*job, id.index)) {
+    return false;
+  }
+  const Lease lease{worker->number, workers.BackendPlace(worker, held.backend()), 0,
+                    held.attempt()};
   if (job->queue->Claim(id.index)) {
-    leases.Add(id, Lease{worker->number, workers.BackendPlace(worker, held.backend()), 0});
+    leases.Add(id, lease);
     Touch(job);
     return true;
   }
@@ -64,7 +77,11 @@ bool Dispatcher::Impl::KeepHeld(Worker* worker, const v1::HeldRequest& held) {
       return false;
     case RequestState::kLeased:
       // Someone else's by now: the call is not wanted, but a finished call was paid for.
-      return leases.Find(id)->worker == worker->number || held.answered();
+      if (leases.Find(id)->worker != worker->number) return held.answered();
+      // A newer lease of the same request may have been lost with the stream.
+      leases.Remove(id);
+      leases.Add(id, lease);
+      return true;
     default:
       // Being written: perhaps this very answer, whose acknowledgement was lost.
       return held.answered();

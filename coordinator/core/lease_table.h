@@ -18,6 +18,9 @@ struct Lease {
   WorkerNumber worker = 0;
   uint32_t backend = 0;   // place in the worker's list of backends
   uint64_t lease_id = 0;  // of the batch it went out with; 0 when claimed by a Hello
+  // Charged attempts of the request, as the holder knows them: a failure that names another number
+  // is an old one that has been sent again.
+  int32_t attempt = 0;
 };
 
 class LeaseTable {

@@ -23,6 +23,8 @@ struct HeldRequest {
 
   RequestKey key;
   int backend = 0;
+  int attempt = 0;  // as the lease said
+  int run = 0;
   Endpoint endpoint = Endpoint::kUnspecified;
   bool stream = false;
   bool retried_now = false;  // a stale connection has been forgiven once

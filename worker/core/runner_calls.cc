@@ -224,6 +224,8 @@ void Runner::Impl::Record(HeldRequest* request, CallOutcome&& outcome, Classific
   v1::AttemptResult result = MakeResult(std::move(outcome), std::move(what), made_id);
   request->key.To(result.mutable_key());
   result.set_backend(backends[request->backend].told.name());
+  result.set_attempt(request->attempt);
+  result.set_run(request->run);
   outbox.Add(std::move(result));
   Forget(request);
 }

@@ -40,12 +40,17 @@ void Runner::Impl::SendHello() {
     v1::HeldRequest& entry = *hello.add_held();
     request->key.To(entry.mutable_key());
     entry.set_backend(backends[request->backend].told.name());
+    entry.set_attempt(request->attempt);
+    entry.set_run(request->run);
   }
   outbox.ForEach([&](const v1::AttemptResult& result) {
     v1::HeldRequest& entry = *hello.add_held();
     *entry.mutable_key() = result.key();
     entry.set_backend(result.backend());
     entry.set_answered(true);
+    entry.set_attempt(result.attempt());
+    entry.set_run(result.run());
+    entry.set_kind(result.kind());
   });
   link_port.Send(std::move(message));
 }
@@ -108,18 +113,28 @@ void Runner::Impl::OnLease(v1::Lease* lease, MonotonicTime now) {
   for (v1::LeasedRequest& leased : *lease->mutable_requests()) {
     const RequestKey key = RequestKey::From(leased.key());
     if (const v1::AttemptResult* result = outbox.Find(key); result != nullptr) {
-      // Ended here already: the coordinator has not heard of it yet, but will.
-      if (result->kind() != v1::AttemptResult::RETRY) continue;
+      // Ended here already: the coordinator has not heard of it yet, but will. Of a rejection in an
+      // earlier run of the job it wants to hear no more.
+      const bool of_this_run =
+          result->kind() == v1::AttemptResult::REJECTED && result->run() == leased.run();
+      if (result->kind() == v1::AttemptResult::ANSWERED || of_this_run) continue;
       // To be tried again, and now it is: so the coordinator has that result, and it must not
       // arrive a second time, when it would seem to be the end of this try.
       outbox.Drop(key);
     }
     const auto [entry, is_new] = requests.try_emplace(key);
-    if (!is_new) continue;
+    if (!is_new) {
+      // It had been given to others meanwhile. What is under way here answers this lease.
+      entry->second->attempt = leased.attempt();
+      entry->second->run = leased.run();
+      continue;
+    }
     entry->second = std::make_unique<HeldRequest>();
     HeldRequest& request = *entry->second;
     request.key = key;
     request.backend = index;
+    request.attempt = leased.attempt();
+    request.run = leased.run();
     request.endpoint = static_cast<Endpoint>(leased.endpoint());
     request.stream = leased.stream();
     request.timeout = absl::Milliseconds(leased.request_timeout_ms());

@@ -142,8 +142,9 @@ ResultEvent Answered(WorkerNumber worker, RequestId id) {
   return event;
 }
 
-ResultEvent Failed(WorkerNumber worker, RequestId id) {
+ResultEvent Failed(WorkerNumber worker, RequestId id, int32_t attempt) {
   ResultEvent event = Result(worker, id, v1::AttemptResult::RETRY);
+  event.result.set_attempt(attempt);
   event.result.set_charged(true);
   event.result.set_error_class(v1::ERROR_CLASS_SERVER_ERROR);
   event.result.set_http_status(500);

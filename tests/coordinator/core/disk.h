@@ -50,8 +50,8 @@ JobCommand Seal(JobNumber job, int64_t total);
 JobCommand Command(JobCommand::Kind kind, JobNumber job);
 ResultEvent Result(WorkerNumber worker, RequestId id, v1::AttemptResult::Kind kind);
 ResultEvent Answered(WorkerNumber worker, RequestId id);
-// A charged failure that may be tried again.
-ResultEvent Failed(WorkerNumber worker, RequestId id);
+// A charged failure that may be tried again, of a request that was leased with so many charged.
+ResultEvent Failed(WorkerNumber worker, RequestId id, int32_t attempt = 0);
 v1::Hello HelloOf(const std::string& name, const std::string& session,
                   const std::vector<std::string>& models = {});
 v1::Report ReportOf(int32_t limit, double rate, const std::vector<std::string>& models = {});

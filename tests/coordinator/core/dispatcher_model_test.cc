@@ -33,7 +33,10 @@ struct Process {
   std::vector<std::string> models;
   WorkerNumber number = 0;
   bool stream = false;
-  std::set<RequestId> held;                 // leased, not answered
+  struct Told {
+    int32_t attempt = 0, run = 0;
+  };
+  std::map<RequestId, Told> held;           // leased, not answered; what the lease said
   std::map<RequestId, ResultEvent> outbox;  // answered, not acknowledged
 };
 
@@ -154,6 +157,11 @@ class World {
       if (Terminal(status.state())) {
         ASSERT_EQ(counts.pending() + counts.in_flight() + counts.retrying(), 0);
         continue;
+      }
+      // However often a failure was sent, and whatever died meanwhile.
+      for (const auto& [index, attempts] : on_disk.attempts) {
+        ASSERT_LE(attempts.charged(), charged_failures_[(RequestId{number, index})])
+            << "a failure was charged twice";
       }
       for (const auto& [index, outcome] : on_disk.outcomes) {
         const std::string bitmap = *dispatcher_->FinishedBitmap(number, 0);
@@ -281,8 +289,18 @@ class World {
 
   void Connect(Process& process) {
     v1::Hello hello = HelloOf(process.name, process.session, process.models);
-    for (const RequestId& id : process.held) Hold(&hello, id, false);
-    for (const auto& [id, result] : process.outbox) Hold(&hello, id, true);
+    const auto hold = [&](const RequestId& id, bool answered, const Process::Told& told) {
+      Hold(&hello, id, answered);
+      v1::HeldRequest& held = *hello.mutable_held(hello.held_size() - 1);
+      held.set_attempt(told.attempt);
+      held.set_run(told.run);
+      return &held;
+    };
+    for (const auto& [id, told] : process.held) hold(id, false, told);
+    for (const auto& [id, event] : process.outbox) {
+      const v1::AttemptResult& result = event.result;
+      hold(id, true, {result.attempt(), result.run()})->set_kind(result.kind());
+    }
     const auto reply = dispatcher_->OnHello(hello, clock_.Now(), clock_.WallNow());
     ASSERT_TRUE(reply.ok());
     if (random_.Chance(0.1)) {  // the answer is lost with the stream
@@ -325,7 +343,7 @@ class World {
     if (!process.stream || process.held.empty()) return;
     v1::Returned returned;
     for (int i = 0; i < 3 && !process.held.empty(); ++i) {
-      const RequestId id = *process.held.begin();
+      const RequestId id = process.held.begin()->first;
       process.held.erase(process.held.begin());
       v1::RequestKey* key = returned.add_keys();
       key->set_job(id.job);
@@ -339,16 +357,20 @@ class World {
     if (process.held.empty()) return;
     auto it = process.held.begin();
     std::advance(it, static_cast<int64_t>(random_.Below(std::min<size_t>(4, process.held.size()))));
-    const RequestId id = *it;
+    const auto [id, told] = *it;
     process.held.erase(it);
     ResultEvent result = Answered(0, id);
     if (faults && random_.Chance(0.25)) {
       result = Failed(0, id);
       result.result.set_charged(random_.Chance(0.7));
       if (random_.Chance(0.1)) result.result.set_retry_after_ms(3000);
+      if (result.result.charged()) ++charged_failures_[id];
     } else if (faults && random_.Chance(0.1)) {
       result = Result(0, id, v1::AttemptResult::REJECTED);
     }
+    result.result.set_attempt(told.attempt);
+    result.result.set_run(told.run);
+    result.result.set_sequence(++last_sequence_);
     process.outbox[id] = result;
     Send(process, id);
   }
@@ -404,7 +426,11 @@ class World {
       if (plan.decisions[i].kind == ResultDecision::Kind::kRecord) ++late;
       Process* process = ProcessOf(batch[i].worker);
       if (process == nullptr || (faults && random_.Chance(0.1))) continue;  // acknowledgement lost
-      process->outbox.erase(plan.decisions[i].id);
+      const auto sent = process->outbox.find(plan.decisions[i].id);
+      if (sent != process->outbox.end() &&
+          sent->second.result.sequence() == batch[i].result.sequence()) {
+        process->outbox.erase(sent);
+      }
     }
   }
 
@@ -438,16 +464,30 @@ class World {
       } else if (faults && random_.Chance(0.05)) {
         Disconnect(*process);  // lost on the way
       } else {
-        for (const RequestId& id : ids) {
-          ASSERT_LT(id.index, static_cast<uint64_t>(disk_.jobs.at(id.job).record.lease_frontier()))
-              << "sent before its frontier was durable";
-          process->held.insert(id);
-        }
+        for (const auto& item : grant.items) Take(process, item);
       }
     }
   }
 
+  // A worker takes a leased request, unless it has the answer.
+  void Take(Process* process, const nightshift::Grant::Item& item) {
+    const RequestId& id = item.id;
+    ASSERT_LT(id.index, static_cast<uint64_t>(disk_.jobs.at(id.job).record.lease_frontier()))
+        << "sent before its frontier was durable";
+    if (const auto sent = process->outbox.find(id); sent != process->outbox.end()) {
+      const v1::AttemptResult& result = sent->second.result;
+      if (result.kind() == v1::AttemptResult::ANSWERED ||
+          (result.kind() == v1::AttemptResult::REJECTED && result.run() == item.run)) {
+        return;
+      }
+      process->outbox.erase(sent);
+    }
+    process->held[id] = {item.attempt, item.run};
+  }
+
   Random random_;
+  std::map<RequestId, int> charged_failures_;  // that were made
+  uint64_t last_sequence_ = 0;
   FakeClock clock_;
   Disk disk_;
   std::unique_ptr<Dispatcher> dispatcher_;

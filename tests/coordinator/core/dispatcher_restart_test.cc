@@ -147,6 +147,42 @@ TEST_F(DispatcherRestart, AnAnswerMayComeBeforeItsClaim) {
   EXPECT_EQ(Status(job).counts().succeeded(), 1);
 }
 
+// The failure is in the store, only its acknowledgement was lost: the worker is told to forget it.
+TEST_F(DispatcherRestart, AFailureThatWasChargedIsNotChargedAgainAfterARestart) {
+  const JobNumber job = NewJob(2);
+  const WorkerNumber before = Connect("w");
+  const std::vector<RequestId> ids = Plan();
+  Do({Failed(before, ids[0])});
+  Start();
+  v1::Hello hello = HelloOf("w", "w-session");
+  Hold(&hello, ids[0], true);
+  hello.mutable_held(0)->set_kind(v1::AttemptResult::RETRY);
+  Hold(&hello, ids[1], true);
+  hello.mutable_held(1)->set_kind(v1::AttemptResult::RETRY);
+  const auto reply = dispatcher->OnHello(hello, clock.Now(), clock.WallNow());
+  ASSERT_EQ(reply->welcome.drop_size(), 1);
+  EXPECT_EQ(reply->welcome.drop(0).index(), ids[0].index);
+  // One that comes all the same changes nothing; one that was not charged is.
+  EXPECT_EQ(Decision(Failed(reply->worker, ids[0])), ResultDecision::Kind::kDrop);
+  EXPECT_EQ(Decision(Failed(reply->worker, ids[1])), ResultDecision::Kind::kRetry);
+  EXPECT_EQ(disk.jobs[job].attempts.at(ids[0].index).charged(), 1);
+}
+
+// Another worker has failed with it meanwhile. The call that is still under way counts as what it
+// is.
+TEST_F(DispatcherRestart, ACallUnderWayFromAnEarlierAttemptIsChargedWhenItFails) {
+  const JobNumber job = NewJob(1);
+  const WorkerNumber before = Connect("w");
+  const RequestId id = Plan()[0];
+  Do({Failed(before, id)});
+  v1::Hello hello = HelloOf("slow", "slow-session");
+  Hold(&hello, id, false);
+  const auto reply = dispatcher->OnHello(hello, clock.Now(), clock.WallNow());
+  EXPECT_EQ(reply->welcome.drop_size(), 0);
+  EXPECT_EQ(Decision(Failed(reply->worker, id, 0)), ResultDecision::Kind::kRetry);
+  EXPECT_EQ(disk.jobs[job].attempts.at(0).charged(), 2);
+}
+
 TEST_F(DispatcherRestart, ChargedAttemptsAreRemembered) {
   const JobNumber job = NewJob(1);
   const WorkerNumber worker = Connect("w");

@@ -132,7 +132,7 @@ TEST_F(DispatcherResults, TheLastChargedAttemptBecomesTheFailure) {
   for (int attempt = 1; attempt <= 3; ++attempt) {
     const std::vector<RequestId> ids = Plan();
     ASSERT_EQ(ids.size(), 1u) << attempt;
-    const Committed done = Do({Failed(worker, ids[0])});
+    const Committed done = Do({Failed(worker, ids[0], attempt - 1)});
     if (attempt < 3) {
       ASSERT_EQ(done.plan.decisions[0].kind, Decided::kRetry);
       EXPECT_EQ(done.plan.decisions[0].attempts.charged(), attempt);
@@ -164,6 +164,55 @@ TEST_F(DispatcherResults, UnchargedFailuresCountForNothing) {
   }
   EXPECT_EQ(Status(job).counts().failed(), 0);
   EXPECT_EQ(dispatcher->ListWorkers(clock.Now())[0].leased(), 0);
+}
+
+// The answer to the first was lost, or it is under way twice: it must not cost a second attempt.
+TEST_F(DispatcherResults, AFailureThatIsSentAgainIsChargedOnce) {
+  const JobNumber job = NewJob(1);
+  const WorkerNumber worker = Connect("w");
+  const RequestId id = Plan()[0];
+  const ResultEvent failed = Failed(worker, id);
+  EXPECT_EQ(Decision(failed), Decided::kRetry);
+  EXPECT_EQ(Decision(failed), Decided::kDrop);
+  clock.Advance(absl::Minutes(1));
+  // Also when the same worker has the request again by then.
+  dispatcher->OnReport(worker, ReportOf(8, 0), clock.Now());
+  ASSERT_EQ(Plan().size(), 1u);
+  EXPECT_EQ(Decision(failed), Decided::kDrop);
+  EXPECT_EQ(Status(job).counts().in_flight(), 1) << "its new try goes on";
+  EXPECT_EQ(disk.jobs[job].attempts.at(0).charged(), 1);
+  const Committed done = Do({Failed(worker, id, 1)});
+  EXPECT_EQ(done.plan.decisions[0].attempts.charged(), 2);
+}
+
+// `retry` has put an end to what an earlier run decided. An answer is an answer all the same.
+TEST_F(DispatcherResults, ARejectionOfAnEarlierRunIsNoOutcomeOfThisOne) {
+  const JobNumber job = NewJob(3);
+  const WorkerNumber worker = Connect("w");
+  const std::vector<RequestId> ids = Plan();
+  std::vector<ResultEvent> rejected;
+  for (const RequestId& id : ids) {
+    rejected.push_back(Result(worker, id, v1::AttemptResult::REJECTED));
+    rejected.back().result.set_run(1);
+  }
+  Do(rejected);
+  ASSERT_EQ(State(job), v1::JOB_STATE_COMPLETED);
+  JobCommand reopen = Command(Kind::kReopen, job);
+  reopen.finished_bitmaps = {std::string(1, '\0')};
+  ASSERT_TRUE(Run(reopen).ok());
+  EXPECT_EQ(Decision(rejected[0]), Decided::kDrop);
+  EXPECT_EQ(Status(job).counts().failed(), 0);
+  ResultEvent answered = Answered(worker, ids[1]);
+  answered.result.set_run(1);
+  EXPECT_EQ(Decision(answered), Decided::kRecord);
+  // Nor does a Hello bring it back, or keep the request from being leased.
+  v1::Hello hello = HelloOf("other", "other-session");
+  Hold(&hello, ids[0], true);
+  hello.mutable_held(0)->set_kind(v1::AttemptResult::REJECTED);
+  hello.mutable_held(0)->set_run(1);
+  const auto reply = dispatcher->OnHello(hello, clock.Now(), clock.WallNow());
+  EXPECT_EQ(reply->welcome.drop_size(), 1);
+  EXPECT_EQ(Status(job).counts().in_flight(), 0);
 }
 
 TEST_F(DispatcherResults, AFailureOfSomeoneWhoDoesNotHoldTheRequestIsDropped) {

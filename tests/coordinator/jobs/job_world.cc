@@ -170,6 +170,7 @@ absl::StatusOr<std::vector<RequestId>> JobWorld::Lease(int64_t count) {
       std::vector<RequestId> back;
       for (const Grant::Item& item : grant.items) {
         (static_cast<int64_t>(ids.size()) < count ? ids : back).push_back(item.id);
+        attempts_[item.id] = item.attempt;
       }
       dispatcher_.Ungrant(worker_, back, clock_.Now());
     }
@@ -187,6 +188,7 @@ v1::AttemptResult JobWorld::Result(RequestId id, v1::AttemptResult::Kind kind) {
   result.mutable_key()->set_job(id.job);
   result.mutable_key()->set_index(id.index);
   result.set_sequence(++sequence_);
+  result.set_attempt(attempts_[id]);
   result.set_backend("backend-1");
   result.set_kind(kind);
   result.set_charged(kind == v1::AttemptResult::RETRY);

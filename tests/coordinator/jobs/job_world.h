@@ -114,6 +114,7 @@ class JobWorld {
   std::unique_ptr<Committer> committer_;
   WorkerNumber worker_ = 0;
   uint64_t sequence_ = 0;
+  std::map<RequestId, int32_t> attempts_;  // as the last lease said
 };
 
 // All lines that the reader gives, until it has no more for now.

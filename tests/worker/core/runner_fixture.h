@@ -117,7 +117,8 @@ class RunnerTest : public testing::Test {
     runner_->OnMessage(std::move(message), Now());
   }
   // Requests first … first + count - 1 for `backend`.
-  void Lease(uint64_t first, int count, const std::string& backend = "b") {
+  void Lease(uint64_t first, int count, const std::string& backend = "b", int attempt = 0,
+             int run = 1) {
     v1::CoordinatorMessage message;
     message.mutable_lease()->set_backend(backend);
     for (int i = 0; i < count; ++i) {
@@ -125,6 +126,8 @@ class RunnerTest : public testing::Test {
       SetKey(request.mutable_key(), first + i);
       request.set_endpoint(v1::ENDPOINT_CHAT_COMPLETIONS);
       request.set_body(absl::StrCat("body ", first + i));
+      request.set_attempt(attempt);
+      request.set_run(run);
     }
     runner_->OnMessage(std::move(message), Now());
   }

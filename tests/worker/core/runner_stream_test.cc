@@ -337,5 +337,51 @@ TEST_F(RunnerStreamTest, AbortAllGivesUpTheCallsAndHandsThemBack) {
   EXPECT_THAT(Results(), IsEmpty());
 }
 
+// By these the coordinator tells a failure that it has charged already, and one that is out of
+// date.
+TEST_F(RunnerStreamTest, ResultsSayWhichAttemptOfWhichRunTheyEnd) {
+  Connect(2);
+  Lease(0, 2, "b", 3, 2);
+  Finish(HttpError(calls_.started[0].id, 500));
+  ASSERT_EQ(Results().size(), 1u);
+  EXPECT_EQ(Results()[0].attempt(), 3);
+  EXPECT_EQ(Results()[0].run(), 2);
+  LinkDown();
+  LinkUp();
+  const v1::Hello& hello = LastHello();
+  ASSERT_EQ(hello.held_size(), 2);
+  for (const v1::HeldRequest& held : hello.held()) {
+    EXPECT_EQ(held.attempt(), 3);
+    EXPECT_EQ(held.run(), 2);
+  }
+  EXPECT_EQ(hello.held(0).kind(), v1::AttemptResult::UNSPECIFIED);
+  EXPECT_EQ(hello.held(1).kind(), v1::AttemptResult::RETRY);
+}
+
+// It had been given to others, who failed with it: what is under way here is now the next attempt.
+TEST_F(RunnerStreamTest, ALeaseOfWhatIsHeldRenewsItsNumbers) {
+  Connect(1);
+  Lease(0, 1);
+  Lease(0, 1, "b", 2, 1);
+  EXPECT_EQ(calls_.started.size(), 1u);
+  Finish(HttpError(calls_.started[0].id, 500));
+  ASSERT_EQ(Results().size(), 1u);
+  EXPECT_EQ(Results()[0].attempt(), 2);
+}
+
+TEST_F(RunnerStreamTest, ARejectionOfAnEarlierRunGivesWayToANewLease) {
+  Connect(1);
+  Lease(0, 1);
+  Finish(HttpError(calls_.started[0].id, 400, "no"));
+  Lease(0, 1, "b", 0, 1);
+  EXPECT_EQ(calls_.started.size(), 1u) << "it is answered";
+  Lease(0, 1, "b", 0, 2);
+  ASSERT_EQ(calls_.started.size(), 2u);
+  Finish(Answer(calls_.started[1].id));
+  ASSERT_EQ(Results().size(), 2u);
+  EXPECT_EQ(Results()[1].run(), 2);
+  EXPECT_EQ(runner_->unacknowledged(), 1);
+}
+
 }  // namespace
 }  // namespace nightshift
