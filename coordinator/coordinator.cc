@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/disk_space.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
@@ -21,6 +22,7 @@
 #include "coordinator/core/job_state.h"
 #include "coordinator/grant_loop.h"
 #include "coordinator/jobs/recovery.h"
+#include "coordinator/maintenance/disk_watcher.h"
 #include "coordinator/maintenance/expirer.h"
 #include "coordinator/maintenance/lease_reaper.h"
 #include "coordinator/maintenance/maintenance.h"
@@ -153,6 +155,7 @@ class CoordinatorImpl final : public Coordinator {
     std::vector<MaintenanceTask> tasks;
     tasks.push_back(NewLeaseReaper(*dispatcher_, clock_));
     tasks.push_back(NewExpirer(*dispatcher_, *committer_, clock_));
+    tasks.push_back(NewDiskWatcher(*dispatcher_, options_.data_dir, DiskSpaceOf));
     tasks.push_back(
         {"stalled streams", absl::Seconds(1), [this] { streams_->CancelStalled(clock_.Now()); }});
     tasks.push_back({"store health", absl::Seconds(1), [this] {

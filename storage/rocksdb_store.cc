@@ -4,7 +4,6 @@
 #include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
 #include <rocksdb/write_batch.h>
-#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/disk_space.h"
 #include "base/folder_lock.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -35,12 +35,8 @@ rocksdb::Slice ToSlice(absl::string_view view) { return {view.data(), view.size(
 absl::string_view ToView(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
 
 absl::StatusOr<uint64_t> MachineFreeBytes(const std::string& path) {
-  struct statvfs info;
-  if (statvfs(path.c_str(), &info) != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot ask for the free space of ", path, ": ", std::strerror(errno)));
-  }
-  return uint64_t{info.f_bavail} * info.f_frsize;
+  ASSIGN_OR_RETURN(const DiskSpace space, DiskSpaceOf(path));
+  return space.free_bytes;
 }
 
 // The open database. Shared with iterators, so that whichever goes last closes it.
@@ -117,6 +113,16 @@ class RocksDbStore final : public Store {
     return Write(writes);
   }
 
+  absl::Status CheckRoom(size_t bytes) const override {
+    ASSIGN_OR_RETURN(const uint64_t free, free_bytes_(path_));
+    const uint64_t needed = 2 * uint64_t{bytes} + reserve_bytes_;
+    if (free >= needed) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the disk of ", path_, " is full: ", HumanSize(static_cast<int64_t>(free)),
+                     " free, a commit needs ", HumanSize(static_cast<int64_t>(needed)),
+                     ". Nothing was written and nothing is lost; free some space."));
+  }
+
   absl::StatusOr<std::string> Get(Family family, absl::string_view key) const override {
     std::string value;
     const rocksdb::Status status =
@@ -160,7 +166,11 @@ class RocksDbStore final : public Store {
 
   absl::Status Write(const WriteSet& writes) {
     if (writes.writes().empty()) return absl::OkStatus();
-    RETURN_IF_ERROR(CheckSpace(writes.byte_size()));
+    // A disk that fills up under RocksDB can end in a torn log or an abort, so a commit that might
+    // fill it is refused while that is still harmless.
+    if (absl::Status room = CheckRoom(writes.byte_size()); !room.ok()) {
+      return absl::IsResourceExhausted(room) ? room : Broken(room);
+    }
     rocksdb::WriteBatch batch(writes.byte_size() + 16 * writes.writes().size(), /*max_bytes=*/0,
                               kProtectionBytesPerKey, /*default_cf_ts_sz=*/0);
     for (const WriteSet::Write& write : writes.writes()) {
@@ -186,20 +196,6 @@ class RocksDbStore final : public Store {
         return batch.DeleteRange(handle, write.key, write.value);
     }
     NIGHTSHIFT_CHECK(false, "a kind of write that this program does not know");
-  }
-
-  // A disk that fills up under RocksDB can end in a torn log or an abort, so a commit that might
-  // fill it is refused while that is still harmless.
-  absl::Status CheckSpace(size_t bytes) {
-    const absl::StatusOr<uint64_t> asked = free_bytes_(path_);
-    if (!asked.ok()) return Broken(asked.status());
-    const uint64_t free = *asked;
-    const uint64_t needed = 2 * uint64_t{bytes} + reserve_bytes_;
-    if (free >= needed) return absl::OkStatus();
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the disk of ", path_, " is full: ", HumanSize(static_cast<int64_t>(free)),
-                     " free, a commit needs ", HumanSize(static_cast<int64_t>(needed)),
-                     ". Nothing was written and nothing is lost; free some space."));
   }
 
   // Marks the store as untrustworthy and returns what to tell the caller of Commit.

@@ -9,6 +9,7 @@
 #ifndef NIGHTSHIFT_STORAGE_STORE_H_
 #define NIGHTSHIFT_STORAGE_STORE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -52,6 +53,10 @@ class Store {
   // (re-read and decide again), ResourceExhausted when the disk is full and nothing was written,
   // Unavailable when the write or its sync failed: the store is then untrustworthy.
   virtual absl::Status Commit(WriteSet writes) = 0;
+
+  // OK, or the ResourceExhausted that a commit of `bytes` (WriteSet::byte_size) would get now. What
+  // others write meanwhile can make either answer untrue. Cheap.
+  virtual absl::Status CheckRoom(size_t bytes) const = 0;
 
   // NotFound when the key is absent.
   virtual absl::StatusOr<std::string> Get(Family family, absl::string_view key) const = 0;

@@ -20,6 +20,12 @@ namespace {
 
 // Commands that one commit takes; the rest waits for the next.
 constexpr size_t kCommandsPerCommitMax = 1024;
+// How often a full disk is looked at again.
+constexpr absl::Duration kFullDiskLook = absl::Milliseconds(500);
+// Room for the row beside each answer, and for folds, job rows and what others write at the same
+// time: generous, since too little means a commit that the store refuses.
+constexpr size_t kRowBytesPerResult = 2048;
+constexpr size_t kOtherBytes = size_t{8} << 20;
 
 absl::Status Closed() {
   return absl::UnavailableError("the coordinator is shutting down; try again when it is back");
@@ -48,6 +54,7 @@ struct Committer::Impl {
   struct Round {
     std::vector<ResultEvent> results;
     std::vector<Waiting*> waiting;
+    size_t bytes = 0;  // about what it writes
     bool empty() const { return results.empty() && waiting.empty(); }
   };
 
@@ -72,6 +79,11 @@ struct Committer::Impl {
   // it is time to stop and nothing is left.
   bool TakeArrivals(bool more);
   Round NextRound();
+  // Waits while the disk is too full to commit the round: results stay, commands are refused. False
+  // when it is time to stop instead.
+  bool AwaitRoom(Round& round);
+  void AnswerCommands(const absl::Status& status, std::vector<Waiting*> waiting)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   absl::Status DoRound(Round& round, bool* progressed);
   absl::Status CheckConditions(const WriteSet& extra) const;
   void Acknowledge(const std::vector<ResultEvent>& results);
@@ -147,7 +159,39 @@ Committer::Impl::Round Committer::Impl::NextRound() {
     commands.pop_front();
     if (RestsOnRows(next->command.kind)) break;
   }
+  round.bytes = bytes + round.results.size() * kRowBytesPerResult + kOtherBytes;
+  for (const Waiting* waiting : round.waiting) round.bytes += waiting->command.extra.byte_size();
   return round;
+}
+
+bool Committer::Impl::AwaitRoom(Round& round) {
+  bool told = false;
+  for (;;) {
+    const absl::Status room = store.CheckRoom(round.bytes);
+    if (!absl::IsResourceExhausted(room)) {
+      if (told) LogInfo("the disk has room again: what has waited is committed");
+      return true;
+    }
+    if (!std::exchange(told, true)) {
+      LogWarning("nothing is committed for now, results wait: ", room.message());
+    }
+    MutexLock lock(&mutex);
+    AnswerCommands(room, std::exchange(round.waiting, {}));
+    if (stopping) return false;
+    arrived.WaitFor(&mutex, kFullDiskLook);
+  }
+}
+
+void Committer::Impl::AnswerCommands(const absl::Status& status, std::vector<Waiting*> waiting) {
+  waiting.insert(waiting.end(), commands.begin(), commands.end());
+  waiting.insert(waiting.end(), new_commands.begin(), new_commands.end());
+  commands.clear();
+  new_commands.clear();
+  for (Waiting* one : waiting) {
+    one->status = status;
+    one->done = true;
+  }
+  finished.SignalAll();
 }
 
 absl::Status Committer::Impl::CheckConditions(const WriteSet& extra) const {
@@ -227,17 +271,8 @@ void Committer::Impl::Break(const absl::Status& why, const std::vector<Waiting*>
   {
     MutexLock lock(&mutex);
     closed = unavailable;
-    for (const auto& list :
-         {waiting, std::vector<Waiting*>(commands.begin(), commands.end()), new_commands}) {
-      for (Waiting* one : list) {
-        one->status = unavailable;
-        one->done = true;
-      }
-    }
-    commands.clear();
-    new_commands.clear();
+    AnswerCommands(unavailable, waiting);
     new_messages.clear();
-    finished.SignalAll();
   }
   messages.clear();
   LogError("a commit failed: ", why.ToString(), "; no result is acknowledged any more");
@@ -256,6 +291,9 @@ void Committer::Impl::Run() {
       if (!ledger.HasFolds()) break;
     }
     Round round = NextRound();
+    const bool may_write = !round.empty() || ledger.HasFolds() || dispatcher.HasInternalWork();
+    // When it is time to stop: what has not been committed stays with its workers.
+    if (may_write && !AwaitRoom(round)) break;
     bool progressed = false;
     const absl::Status status = DoRound(round, &progressed);
     if (!status.ok()) {

@@ -6,6 +6,9 @@
 // group commit without a timer. When a commit fails nothing of it is acknowledged, ever: the store
 // can no longer be trusted and `on_broken` is called once.
 //
+// While the disk is too full for a commit (Store::CheckRoom) none is tried: results wait, commands
+// are refused, and both go on by themselves when there is room.
+//
 // Thread-safe.
 #ifndef NIGHTSHIFT_COORDINATOR_COMMIT_COMMITTER_H_
 #define NIGHTSHIFT_COORDINATOR_COMMIT_COMMITTER_H_
@@ -42,8 +45,9 @@ class Committer {
   // Queues the results of one message. They are acknowledged by sequence through `send`.
   void AddResults(WorkerNumber worker, v1::ResultBatch batch);
 
-  // Queues a command and waits for it to be durable, or refused (the dispatcher's status), or for
-  // the committer to be broken (Unavailable). Not from the committer's own thread.
+  // Queues a command and waits for it to be durable, or refused (the dispatcher's status, or
+  // ResourceExhausted: the disk is full), or for the committer to be broken (Unavailable). Not from
+  // the committer's own thread.
   absl::Status Execute(JobCommand command);
 
   // Makes the committer look whether the dispatcher has a transition of its own to write

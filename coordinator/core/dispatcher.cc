@@ -130,6 +130,21 @@ void Dispatcher::Ungrant(WorkerNumber worker, absl::Span<const RequestId> ids, M
   impl_->Ungrant(worker, ids);
 }
 
+void Dispatcher::HoldForDisk(std::string why) {
+  {
+    MutexLock lock(&impl_->mutex);
+    impl_->disk_hold = std::move(why);
+    impl_->TouchFleet();
+  }
+  impl_->WakeUp();
+}
+
+absl::Status Dispatcher::TakesNewJobs() const {
+  MutexLock lock(&impl_->mutex);
+  if (impl_->disk_hold.empty()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("no new job is taken: ", impl_->disk_hold));
+}
+
 CommitPlan Dispatcher::Prepare(absl::Span<const ResultEvent> results,
                                absl::Span<const JobCommand> commands,
                                std::vector<absl::Status>* refused, MonotonicTime now,

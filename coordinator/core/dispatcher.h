@@ -180,6 +180,13 @@ class Dispatcher {
   GrantPlan PlanGrants(MonotonicTime now);
   // The caller could not send these (stream gone, message full): they go back to the front.
   void Ungrant(WorkerNumber worker, absl::Span<const RequestId> ids, MonotonicTime now);
+  // The disk is too full to take on more, or (empty) no longer: nothing is granted, jobs that could
+  // run are shown as paused for `disk`, and TakesNewJobs says no. What comes back is taken as ever.
+  // `why` is a sentence for people. Of memory alone: no row has to be written on a full disk to say
+  // that it is full, and none is left behind.
+  void HoldForDisk(std::string why);
+  // OK, or ResourceExhausted with the reason.
+  absl::Status TakesNewJobs() const;
 
   // --- commits (the committer's thread only) ----------------------------------------------------
   // `results` are in order of arrival. For each command either a place in plan.commands or a status

@@ -141,6 +141,7 @@ Grant Dispatcher::Impl::MakeGrant(const Taker& taker, int64_t count, std::vector
 GrantPlan Dispatcher::Impl::PlanGrants(MonotonicTime now) {
   MutexLock lock(&mutex);
   GrantPlan plan;
+  if (!disk_hold.empty()) return plan;
   std::vector<int64_t> unfinished;
   std::vector<Source> sources = FindSources(now, &unfinished, &plan.next_due);
   if (sources.empty()) return plan;

@@ -55,6 +55,8 @@ struct Dispatcher::Impl {
   // what any running job waits for).
   uint64_t last_version ABSL_GUARDED_BY(mutex) = 0;
   uint64_t fleet_version ABSL_GUARDED_BY(mutex) = 0;
+  // Why nothing goes out for now; empty: it does.
+  std::string disk_hold ABSL_GUARDED_BY(mutex);
   // Jobs whose next transition comes by itself.
   std::set<JobNumber> internal_work ABSL_GUARDED_BY(mutex);
 

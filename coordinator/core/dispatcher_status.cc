@@ -56,14 +56,23 @@ absl::StatusOr<v1::JobStatus> Dispatcher::Impl::GetStatus(JobNumber number,
   *status.mutable_failed_by_class() = job->sums.failed_by_class();
   *status.mutable_options() = record.options();
   status.set_idempotency_token(record.idempotency_token());
-  status.set_waiting_for(WaitingFor(*job, workers, model_sets, now));
+  const bool runnable = JobStateInfo(record.state()).runnable;
+  const bool held = runnable && !disk_hold.empty();
+  if (held) {
+    status.set_state(v1::JOB_STATE_PAUSED);
+    status.set_reason(v1::PAUSE_REASON_DISK);
+    status.set_state_detail(disk_hold);
+    status.set_waiting_for(absl::StrCat("paused: ", disk_hold));
+  } else {
+    status.set_waiting_for(WaitingFor(*job, workers, model_sets, now));
+  }
 
   RateMeter::Eta eta;
   if (!job->ended()) {
     const RateMeter::Rates rates = job->rate.Recent(now);
     status.set_requests_per_second(rates.requests);
     status.set_tokens_per_second(rates.tokens);
-    if (JobStateInfo(record.state()).runnable) eta = job->rate.Remaining(job->unfinished(), now);
+    if (runnable && !held) eta = job->rate.Remaining(job->unfinished(), now);
   }
   status.set_eta_low_seconds(eta.low_seconds);
   status.set_eta_high_seconds(eta.high_seconds);

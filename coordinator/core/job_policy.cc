@@ -52,18 +52,12 @@ absl::Status Pause(const JobCommand& command, absl::Time wall, JobDraft* draft) 
   return absl::OkStatus();
 }
 
-absl::Status Resume(const JobCommand& command, absl::Time wall, JobDraft* draft) {
+absl::Status Resume(absl::Time wall, JobDraft* draft) {
   const v1::JobState state = draft->record.state();
   if (JobStateInfo(state).runnable) return absl::OkStatus();
   if (state != v1::JOB_STATE_PAUSED) {
     return Forbidden(*draft, Ended(*draft) ? "it has ended; nightshift retry runs again what failed"
                                            : "it cannot be resumed");
-  }
-  // With a reason, only a job that is paused for it: what paused it for a full disk resumes it when
-  // there is space, and leaves alone what a person paused.
-  if (command.reason != v1::PAUSE_REASON_NONE && command.reason != v1::PAUSE_REASON_USER &&
-      command.reason != draft->record.reason()) {
-    return absl::OkStatus();
   }
   const std::string spent = SpentBudget(draft->record.options(), draft->sums);
   if (!spent.empty()) {
@@ -164,7 +158,7 @@ absl::Status ApplyCommand(const JobCommand& command, absl::Time wall, JobDraft* 
     case JobCommand::Kind::kPause:
       return Pause(command, wall, draft);
     case JobCommand::Kind::kResume:
-      return Resume(command, wall, draft);
+      return Resume(wall, draft);
     case JobCommand::Kind::kCancel:
       return Cancel(wall, draft);
     case JobCommand::Kind::kExpire:

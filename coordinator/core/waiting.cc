@@ -36,9 +36,6 @@ std::string Paused(const Job& job) {
     case v1::PAUSE_REASON_ERRORS:
       why = "errors";
       break;
-    case v1::PAUSE_REASON_DISK:
-      why = "the coordinator's disk is full";
-      break;
     default:
       why = absl::StrCat("by the user; nightshift resume ", job.record.id(), " goes on");
       break;

@@ -199,6 +199,7 @@ absl::Status StoreSubmission::FlushIfFull() {
 
 absl::Status StoreSubmission::Flush() {
   if (staged_rows_ == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(dispatcher_.TakesNewJobs());
   staged_rows_ = 0;
   const absl::Status status = store_.Commit(std::exchange(staged_, WriteSet()));
   // A store that broke here is broken for all: the committer is to find out now, not with the next
@@ -375,6 +376,7 @@ absl::StatusOr<std::unique_ptr<Submission>> Submission::Begin(Store& store, Comm
                                                               const v1::SubmitBegin& begin,
                                                               std::string temporary_dir) {
   RETURN_IF_ERROR(CheckOptions(begin.options()));
+  RETURN_IF_ERROR(dispatcher.TakesNewJobs());
   ASSIGN_OR_RETURN(const JobNumber job, NextJobNumber(store));
   auto submission = std::make_unique<StoreSubmission>(store, committer, dispatcher, clock, begin,
                                                       job, std::move(temporary_dir));

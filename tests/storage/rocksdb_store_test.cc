@@ -304,7 +304,9 @@ class RocksDbFaultTest : public testing::Test {
 
 TEST_F(RocksDbFaultTest, NearlyFullDiskRefusesCommitsUntilThereIsSpace) {
   ASSERT_TRUE(Put(*store_, Family::kJobs, "a", "1").ok());
+  EXPECT_TRUE(store_->CheckRoom(1000).ok());
   free_bytes_ = 1000;
+  EXPECT_TRUE(absl::IsResourceExhausted(store_->CheckRoom(1000)));
   const absl::Status status = Put(*store_, Family::kJobs, "a", "2");
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(temp_.path()));

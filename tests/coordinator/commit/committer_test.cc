@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -16,6 +17,35 @@
 
 namespace nightshift {
 namespace {
+
+// A disk that can be full.
+class FullStore final : public Store {
+ public:
+  explicit FullStore(Store& inner) : inner_(inner) {}
+
+  absl::Status Commit(WriteSet writes) override {
+    ++tried;
+    if (full) return absl::ResourceExhaustedError("full");
+    return inner_.Commit(std::move(writes));
+  }
+  absl::Status CheckRoom(size_t) const override {
+    return full ? absl::ResourceExhaustedError("full") : absl::OkStatus();
+  }
+  absl::StatusOr<std::string> Get(Family family, absl::string_view key) const override {
+    return inner_.Get(family, key);
+  }
+  std::unique_ptr<StoreIterator> Scan(Family family, absl::string_view begin, absl::string_view end,
+                                      const ScanOptions& options = {}) const override {
+    return inner_.Scan(family, begin, end, options);
+  }
+  absl::Status Health() const override { return inner_.Health(); }
+
+  std::atomic<bool> full{false};
+  std::atomic<int> tried{0};
+
+ private:
+  Store& inner_;
+};
 
 class CommitterTest : public testing::Test {
  protected:
@@ -265,6 +295,47 @@ TEST_F(CommitterTest, MessageLargerThanABatchIsSplit) {
   // Three results at most in each.
   EXPECT_GE(counting.commits() - before, 4);
   EXPECT_EQ(world.Status(job).state(), v1::JOB_STATE_COMPLETED);
+}
+
+TEST_F(CommitterTest, OnAFullDiskResultsWaitAndCommandsAreRefused) {
+  world_.reset();
+  FullStore store(*store_);
+  JobWorld world(store);
+  const JobNumber job = world.SubmitJob(3);
+  const std::vector<RequestId> ids = *world.Lease(3);
+  store.full = true;
+  const int tried = store.tried;
+  absl::Status delivered;
+  std::thread worker([&] { delivered = world.Answer(ids); });
+  EXPECT_TRUE(absl::IsResourceExhausted(world.Control(job, JobCommand::Kind::kPause)));
+  EXPECT_TRUE(absl::IsResourceExhausted(world.Control(job, JobCommand::Kind::kPause)));
+  EXPECT_TRUE(world.acknowledged().empty());
+  EXPECT_EQ(store.tried, tried) << "a commit was tried";
+  store.full = false;
+  worker.join();
+  EXPECT_TRUE(delivered.ok()) << delivered;
+  EXPECT_EQ(world.Status(job).state(), v1::JOB_STATE_COMPLETED);
+  EXPECT_EQ(world.broken_count(), 0);
+  world.ExpectAuditAgrees(job);
+}
+
+TEST_F(CommitterTest, EndsOnAFullDiskWithoutWaitingForRoom) {
+  world_.reset();
+  FullStore store(*store_);
+  JobNumber job = 0;
+  {
+    JobWorld world(store);
+    job = world.SubmitJob(3);
+    ASSERT_TRUE(world.Answer(*world.Lease(1)).ok());  // leaves something to fold
+    store.full = true;
+    const int tried = store.tried;
+    world.committer().Shutdown();
+    EXPECT_EQ(store.tried, tried);
+    EXPECT_TRUE(absl::IsUnavailable(world.Control(job, JobCommand::Kind::kPause)));
+  }
+  world_ = std::make_unique<JobWorld>(*store_);
+  EXPECT_EQ(world_->Status(job).counts().succeeded(), 1);
+  world_->ExpectAuditAgrees(job);
 }
 
 }  // namespace

@@ -168,24 +168,49 @@ TEST_F(DispatcherCommands, AJobPausedBeforeItStartedIsQueuedAgain) {
   EXPECT_EQ(Status(job).reason(), v1::PAUSE_REASON_NONE);
 }
 
-TEST_F(DispatcherCommands, OnlyWhatPausedForAReasonResumesForIt) {
-  const JobNumber job = NewJob(2);
-  JobCommand disk_pause = Command(Kind::kPause, job);
-  disk_pause.reason = v1::PAUSE_REASON_DISK;
-  JobCommand disk_resume = Command(Kind::kResume, job);
-  disk_resume.reason = v1::PAUSE_REASON_DISK;
-  EXPECT_TRUE(Run(disk_pause).ok());
-  EXPECT_EQ(Status(job).reason(), v1::PAUSE_REASON_DISK);
-  // A person pauses it too; space on the disk does not undo that.
-  EXPECT_TRUE(Run(Kind::kPause, job).ok());
-  EXPECT_TRUE(Run(disk_pause).ok());
-  EXPECT_EQ(Status(job).reason(), v1::PAUSE_REASON_USER);
-  EXPECT_TRUE(Run(disk_resume).ok());
+TEST_F(DispatcherCommands, AFullDiskStopsWhatGoesOutAndTakesWhatComesBack) {
+  const JobNumber job = NewJob(20);
+  const WorkerNumber worker = Connect("w");
+  const std::vector<RequestId> ids = Plan();
+  ASSERT_LT(ids.size(), 20u);
+  dispatcher->HoldForDisk("the disk of /data is nearly full");
   EXPECT_EQ(State(job), v1::JOB_STATE_PAUSED);
+  EXPECT_EQ(Status(job).reason(), v1::PAUSE_REASON_DISK);
+  EXPECT_EQ(Status(job).waiting_for(), "paused: the disk of /data is nearly full");
+  EXPECT_TRUE(absl::IsResourceExhausted(dispatcher->TakesNewJobs()));
+  for (const RequestId& id : ids) {
+    EXPECT_EQ(Decision(Answered(worker, id)), ResultDecision::Kind::kRecord);
+  }
+  EXPECT_TRUE(Plan().empty());
+
+  dispatcher->HoldForDisk("");
+  EXPECT_EQ(State(job), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(Status(job).reason(), v1::PAUSE_REASON_NONE);
+  EXPECT_TRUE(dispatcher->TakesNewJobs().ok());
+  EXPECT_FALSE(Plan().empty());
+}
+
+// What a person or a policy has paused stays so, whatever the disk does.
+TEST_F(DispatcherCommands, AFullDiskChangesNothingForAJobThatIsPausedAnyway) {
+  const JobNumber job = NewJob(2);
+  EXPECT_TRUE(Run(Kind::kPause, job).ok());
+  dispatcher->HoldForDisk("full");
+  EXPECT_EQ(Status(job).reason(), v1::PAUSE_REASON_USER);
+  dispatcher->HoldForDisk("");
+  EXPECT_EQ(State(job), v1::JOB_STATE_PAUSED);
+  // Resumed while the disk is full, it waits for the disk alone.
+  dispatcher->HoldForDisk("full");
   EXPECT_TRUE(Run(Kind::kResume, job).ok());
+  EXPECT_EQ(Status(job).reason(), v1::PAUSE_REASON_DISK);
+  dispatcher->HoldForDisk("");
   EXPECT_EQ(State(job), v1::JOB_STATE_QUEUED);
-  EXPECT_TRUE(Run(disk_pause).ok());
-  EXPECT_TRUE(Run(disk_resume).ok());
+}
+
+// The pause is of memory alone: a coordinator that starts with room knows nothing of it.
+TEST_F(DispatcherCommands, AFullDiskLeavesNoTraceInTheStore) {
+  const JobNumber job = NewJob(2);
+  dispatcher->HoldForDisk("full");
+  Start();
   EXPECT_EQ(State(job), v1::JOB_STATE_QUEUED);
 }
 

@@ -113,6 +113,10 @@ TEST_F(DispatcherStatus, ChangesAreCounted) {
   EXPECT_TRUE(rises());
   dispatcher->OnReport(worker, ReportOf(8, 1), clock.Now());
   EXPECT_FALSE(rises());
+  dispatcher->HoldForDisk("full");
+  EXPECT_TRUE(rises());
+  dispatcher->HoldForDisk("");
+  EXPECT_TRUE(rises());
   EXPECT_TRUE(Run(Kind::kExpire, job).ok());
   EXPECT_TRUE(rises());
   // Ended: what happens to the fleet is no longer its business.
@@ -133,6 +137,8 @@ TEST_F(DispatcherStatus, EverythingThatMayMoveAJobWakesTheListeners) {
   EXPECT_TRUE(wakes([&] { dispatcher->OnReturned(worker, v1::Returned(), clock.Now()); }));
   EXPECT_TRUE(wakes([&] { dispatcher->Tick(clock.Now()); }));
   EXPECT_TRUE(wakes([&] { NewJob(1); }));
+  EXPECT_TRUE(wakes([&] { dispatcher->HoldForDisk("full"); }));
+  EXPECT_TRUE(wakes([&] { dispatcher->HoldForDisk(""); }));
   // A plan must not wake the loop that makes plans.
   EXPECT_FALSE(wakes([&] { dispatcher->PlanGrants(clock.Now()); }));
 }

@@ -29,6 +29,7 @@ class StoppingStore final : public Store {
   StoppingStore(Store& inner, int64_t commits) : inner_(inner), left_(commits) {}
 
   absl::Status Commit(WriteSet writes) override;
+  absl::Status CheckRoom(size_t bytes) const override { return inner_.CheckRoom(bytes); }
   absl::StatusOr<std::string> Get(Family family, absl::string_view key) const override {
     return inner_.Get(family, key);
   }

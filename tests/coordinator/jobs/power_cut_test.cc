@@ -49,6 +49,7 @@ class PoweredStore final : public Store {
     RETURN_IF_ERROR(inner_.Commit(std::move(writes)));
     return Health();
   }
+  absl::Status CheckRoom(size_t bytes) const override { return inner_.CheckRoom(bytes); }
   absl::StatusOr<std::string> Get(Family family, absl::string_view key) const override {
     return inner_.Get(family, key);
   }

@@ -19,6 +19,7 @@ class CountingStore final : public Store {
  public:
   explicit CountingStore(Store& inner) : inner_(inner) {}
   absl::Status Commit(WriteSet writes) override { return inner_.Commit(std::move(writes)); }
+  absl::Status CheckRoom(size_t bytes) const override { return inner_.CheckRoom(bytes); }
   absl::StatusOr<std::string> Get(Family family, absl::string_view key) const override {
     ++reads[static_cast<size_t>(family)];
     return inner_.Get(family, key);

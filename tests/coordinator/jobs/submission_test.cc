@@ -325,5 +325,17 @@ TEST_F(SubmissionTest, StoreFailureEndsTheSubmission) {
   EXPECT_EQ(world.Control(1, JobCommand::Kind::kPause).code(), absl::StatusCode::kUnavailable);
 }
 
+// A job of gigabytes must not fill the disk that was nearly full when it had hardly begun.
+TEST_F(SubmissionTest, DiskThatRunsLowMeanwhileEndsItAndLeavesNothing) {
+  std::unique_ptr<Submission> submission = Begin();
+  ASSERT_TRUE(submission->Add(Two()).ok());
+  world_->dispatcher().HoldForDisk("the disk is nearly full");
+  const absl::StatusOr<v1::SubmitReply> reply = submission->Seal({});
+  EXPECT_TRUE(absl::IsResourceExhausted(reply.status())) << reply.status();
+  EXPECT_THAT(std::string(reply.status().message()), HasSubstr("nearly full"));
+  submission.reset();
+  EXPECT_EQ(RowsInStore(), 0u);
+}
+
 }  // namespace
 }  // namespace nightshift

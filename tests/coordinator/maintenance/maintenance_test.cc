@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/maintenance/disk_watcher.h"
 #include "coordinator/maintenance/expirer.h"
 #include "coordinator/maintenance/lease_reaper.h"
 #include "gtest/gtest.h"
@@ -110,6 +111,44 @@ TEST_F(TasksTest, ExpirerEndsJobsPastTheirDeadlineAndNoOthers) {
   EXPECT_EQ(world_.Status(limited).counts().expired(), 3);
   EXPECT_EQ(world_.Status(unlimited).counts().pending(), 3);
   expirer.run();  // nothing more to do
+}
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+TEST(DiskMarksTest, FollowTheSizeOfTheVolumeWithinBounds) {
+  EXPECT_EQ(LowWaterMark(300 * kMiB), 160 * kMiB);
+  EXPECT_EQ(LowWaterMark(10'000 * kMiB), 500 * kMiB);
+  EXPECT_EQ(LowWaterMark(4'000'000 * kMiB), 1024 * kMiB);
+  EXPECT_EQ(GoOnMark(4'000'000 * kMiB), 1280 * kMiB);
+}
+
+TEST_F(TasksTest, DiskWatcherHoldsWorkUntilThereIsClearlyRoom) {
+  const JobNumber job = world_.SubmitJob(3);
+  DiskSpace space{200 * kMiB, 1000 * kMiB};
+  absl::Status failure;
+  MaintenanceTask watcher = NewDiskWatcher(
+      world_.dispatcher(), "/data", [&](const std::string& path) -> absl::StatusOr<DiskSpace> {
+        EXPECT_EQ(path, "/data");
+        if (!failure.ok()) return failure;
+        return space;
+      });
+  const auto state = [&](uint64_t free_mib) {
+    space.free_bytes = free_mib * kMiB;
+    watcher.run();
+    return world_.Status(job).state();
+  };
+  EXPECT_EQ(state(161), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(state(159), v1::JOB_STATE_PAUSED);
+  EXPECT_EQ(world_.Status(job).reason(), v1::PAUSE_REASON_DISK);
+  EXPECT_NE(world_.Status(job).waiting_for().find("/data"), std::string::npos);
+  const auto refused = world_.Submit(JobWorld::Requests(0, 1), {}, "");
+  EXPECT_TRUE(absl::IsResourceExhausted(refused.status())) << refused.status();
+  EXPECT_EQ(state(199), v1::JOB_STATE_PAUSED) << "a little more room than the mark is not enough";
+  failure = absl::UnavailableError("cannot be asked");
+  EXPECT_EQ(state(500), v1::JOB_STATE_PAUSED) << "nothing is known";
+  failure = absl::OkStatus();
+  EXPECT_EQ(state(200), v1::JOB_STATE_QUEUED);
+  EXPECT_TRUE(world_.Submit(JobWorld::Requests(0, 1), {}, "").ok());
 }
 
 }  // namespace
