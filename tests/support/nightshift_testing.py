@@ -123,9 +123,9 @@ class Sim(Process):
 
 
 class Coordinator(Process):
-    def __init__(self, data_dir, *options, address="127.0.0.1:0"):
+    def __init__(self, data_dir, *options, address="127.0.0.1:0", env=None):
         super().__init__([PROGRAM, "coordinator", "--grpc", address, "--http", "127.0.0.1:0",
-                          "--data-dir", data_dir, *map(str, options)])
+                          "--data-dir", data_dir, *map(str, options)], env=env)
         self.address = self.wait_for(r"(127\.0\.0\.1:\d+)$").group(1)
 
 
