@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
@@ -75,7 +76,8 @@ bool LogTailIsDamaged(absl::string_view block) {
 absl::Status CheckLogTails(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() != ".log") continue;
+    const std::string name = entry.path().filename().string();
+    if (!absl::EndsWith(name, ".log") && !absl::StartsWith(name, "MANIFEST-")) continue;
     const uintmax_t size = entry.file_size(error);
     if (error) break;
     std::string block(size % kBlockBytes, '\0');
@@ -84,8 +86,8 @@ absl::Status CheckLogTails(const std::string& folder) {
     file.read(block.data(), static_cast<std::streamsize>(block.size()));
     if (!file) return absl::UnavailableError(absl::StrCat("cannot read ", entry.path().string()));
     if (LogTailIsDamaged(block)) {
-      return absl::DataLossError(absl::StrCat("the end of ", entry.path().filename().string(),
-                                              " is damaged, not just torn off"));
+      return absl::DataLossError(
+          absl::StrCat("the end of ", name, " is damaged, not just torn off"));
     }
   }
   if (error) return absl::UnavailableError(absl::StrCat("cannot list ", folder));

@@ -1,5 +1,5 @@
-// Tells a torn end of a write-ahead log, which a crash leaves and recovery cuts off, from a damaged
-// one, where cutting off would silently lose what was acknowledged.
+// Tells a torn end of a write-ahead log or a manifest, which a crash leaves and recovery cuts off,
+// from a damaged one, where cutting off would silently lose what was acknowledged.
 //
 // RocksDB takes a record whose length points beyond the end of the file for torn. If it is the
 // length that is damaged, the record, or others behind it, are there all the same and their
@@ -24,8 +24,8 @@ namespace nightshift {
 // is damaged.
 bool LogTailIsDamaged(absl::string_view block);
 
-// Checks all logs (*.log) in `folder`. DataLoss names the file; Unavailable when one cannot be
-// read.
+// Checks all logs (*.log) and manifests (the same format) in `folder`. DataLoss names the file;
+// Unavailable when one cannot be read.
 absl::Status CheckLogTails(const std::string& folder);
 
 // CRC-32C (Castagnoli).

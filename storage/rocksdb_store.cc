@@ -21,6 +21,7 @@
 #include "base/status_macros.h"
 #include "base/units.h"
 #include "storage/log_tail.h"
+#include "storage/manifest_mark.h"
 #include "storage/rocksdb_internal.h"
 
 namespace nightshift {
@@ -278,7 +279,10 @@ absl::Status OpenDatabase(const RocksDbStoreOptions& options, const RocksDbDisk&
                           Database& database) {
   rocksdb::DBOptions db_options = MakeDbOptions(options, database.health);
   if (disk.env != nullptr) db_options.env = disk.env;
+  const auto marker = std::make_shared<ManifestMarker>();
+  db_options.listeners.push_back(marker);
   RETURN_IF_ERROR(CheckLogTails(options.path));
+  RETURN_IF_ERROR(CheckManifestMark(*db_options.env->GetFileSystem(), options.path));
   ASSIGN_OR_RETURN(const std::vector<std::string> names, FamiliesToOpen(db_options, options.path));
   const FamilyOptionsMaker maker(options);
   std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;
@@ -288,6 +292,7 @@ absl::Status OpenDatabase(const RocksDbStoreOptions& options, const RocksDbDisk&
       rocksdb::DB::Open(db_options, options.path, descriptors, &database.handles, &db);
   if (!status.ok()) return FromRocksDb(status, "opening it");
   database.db.reset(db);
+  marker->Mark(*db);
   for (int i = 0; i < kFamilyCount; ++i) {
     database.families[static_cast<size_t>(i)] = database.handles[static_cast<size_t>(i) + 1];
   }

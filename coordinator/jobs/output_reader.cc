@@ -80,7 +80,8 @@ class StoreOutputReader final : public OutputReader {
 
   v1::JobRecord record_;
   bool ended_;
-  bool print_unrun_;  // requests without an outcome never get one
+  bool print_unrun_;   // requests without an outcome never get one
+  int64_t unrun_ = 0;  // of those, met so far
   const uint64_t total_;
   SeenSet seen_;
   uint64_t position_ = 0;      // in input order
@@ -159,6 +160,10 @@ absl::Status StoreOutputReader::ReadInOrder(v1::OutputChunk& chunk) {
     if (!has_outcome && !print_unrun_) {
       position_ = outcomes.Valid() ? std::min(outcomes.index(), total_) : total_;
       continue;
+    }
+    // An outcome whose row is gone must not be told as one that never was.
+    if (!has_outcome && ++unrun_ > record_.cancelled() + record_.expired()) {
+      return Missing(position_, "outcome", absl::OkStatus());
     }
     RETURN_IF_ERROR(Take(position_, has_outcome, chunk));
     ++position_;

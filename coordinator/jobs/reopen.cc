@@ -1,6 +1,7 @@
 #include "coordinator/jobs/reopen.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -28,12 +29,12 @@ class Reopening {
       : store_(store), job_(job), record_(record), classes_(classes) {
     command_.kind = JobCommand::Kind::kReopen;
     command_.job = job;
-    // What stays is written anew, folded. Attempts start from none.
-    command_.extra.DeleteRange(Family::kProgress, JobKey(job), JobKey(job + 1));
-    command_.extra.DeleteRange(Family::kAttempts, JobKey(job), JobKey(job + 1));
   }
 
   absl::Status Run() {
+    // What stays is written anew, folded. Attempts start from none.
+    RETURN_IF_ERROR(RemoveAll(Family::kProgress));
+    RETURN_IF_ERROR(RemoveAll(Family::kAttempts));
     for (uint32_t chunk = 0; chunk < ChunkCount(record_.total()); ++chunk) {
       RETURN_IF_ERROR(TakeChunk(chunk));
     }
@@ -45,6 +46,15 @@ class Reopening {
   JobCommand TakeCommand() { return std::move(command_); }
 
  private:
+  // Row by row: over a range that is deleted at once and written again, a scan that meets a damaged
+  // block can go on as if there were nothing (RocksDB before 8.6). The rows are few.
+  absl::Status RemoveAll(Family family) {
+    const std::unique_ptr<StoreIterator> rows =
+        store_.Scan(family, JobKey(job_), JobKey(job_ + 1), {.readahead_bytes = kReadaheadBytes});
+    for (; rows->Valid(); rows->Next()) command_.extra.Delete(family, std::string(rows->key()));
+    return rows->status();
+  }
+
   bool Chosen(v1::ErrorClass error_class) const {
     return classes_.empty() ||
            std::find(classes_.begin(), classes_.end(), error_class) != classes_.end();
@@ -84,8 +94,11 @@ class Reopening {
       unrun_kept_ += unrun;
     }
     v1::ProgressBase base = MakeBase(bitmap, sums);
-    if (!base.finished().empty()) {
-      std::string key = ProgressKey(job_, chunk, 0);
+    std::string key = ProgressKey(job_, chunk, 0);
+    if (base.finished().empty()) {
+      // A fold that still waited may have made it since the rows were listed.
+      command_.extra.Delete(Family::kProgress, std::move(key));
+    } else {
       std::string value = EncodeRecord(key, base);
       command_.extra.Put(Family::kProgress, std::move(key), std::move(value));
     }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "base/check.h"
+#include "tests/storage/sleepless_env.h"
 
 namespace nightshift {
 namespace {
@@ -188,7 +189,7 @@ LossyDisk::LossyDisk(std::string folder, const LossyDiskOptions& options)
       on_disk_[name] = std::move(file);
     }
   }
-  env_ = rocksdb::NewCompositeEnv(std::make_shared<LossyFileSystem>(*this));
+  env_ = std::make_unique<SleeplessEnv>(std::make_shared<LossyFileSystem>(*this));
 }
 
 LossyDisk::~LossyDisk() = default;

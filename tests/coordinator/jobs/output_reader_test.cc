@@ -283,6 +283,24 @@ TEST_F(OutputReaderTest, MissingAnswerIsDataLossAndNotALine) {
   EXPECT_THAT(status.ToString(), HasSubstr("nightshift audit"));
 }
 
+// An ended job knows how many of its requests have no outcome: one more is damage, and neither a
+// line that says "cancelled" nor a line that is left out.
+TEST_F(OutputReaderTest, MissingOutcomeIsDataLossAndNotALine) {
+  Submit(3);
+  Answer({0, 2});
+  Cancel();
+  EXPECT_EQ(Read(Of(kErrors)).size(), 1u);
+  WriteSet writes;
+  writes.Delete(Family::kOutcomes, RequestRowKey(job_, 2));
+  ASSERT_TRUE(store_->Commit(std::move(writes)).ok());
+  for (const auto kind : {kResults, kErrors}) {
+    auto reader = *Open(Of(kind));
+    const absl::Status status = ReadLines(*reader, 1 << 16).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(status.ToString(), HasSubstr("request 2"));
+  }
+}
+
 // Chunks without a line for this file are passed over by their sums; the others are not.
 TEST_F(OutputReaderTest, FewErrorsInManyRequests) {
   constexpr int64_t kTotal = kChunkRequests + 500;
