@@ -191,10 +191,16 @@ class FullDisk(TestCase):
         self.start(worker)
         ends = collections.Counter()
         slowest = 0.0
-        for fill in range(FILLS):
-            code, out, err = run("submit", self.source, *where)
-            self.assertEqual(code, 0, err)
-            job = out.strip()
+        for _ in range(FILLS):
+            submitted = []
+
+            def submit():
+                submitted[:] = run("submit", self.source, *where)
+                return submitted[0] == 0
+
+            # The coordinator looks at the disk once a second.
+            self.eventually(submit, "a new job being taken", SERVING_WITHIN)
+            job = submitted[1].strip()
             self.eventually(lambda: self.status(job, *where)["counts"]["succeeded"] >= 50, "some answers")
             time.sleep(self.rng.random() * 0.3)
             self.volume.leave(self.rng.choice([0, 1, 8, 60, 100]) * MIB + self.rng.randrange(MIB))
