@@ -118,7 +118,7 @@ class Reopening {
 
 }  // namespace
 
-absl::Status ReopenJob(Store& store, Committer& committer, const Dispatcher& dispatcher,
+absl::Status ReopenJob(Store& store, CommandSink& committer, const Dispatcher& dispatcher,
                        JobNumber job, const std::vector<v1::ErrorClass>& classes) {
   RETURN_IF_ERROR(dispatcher.GetRecord(job).status());
   // The row decides; that it is still the same is a condition of the commit.

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "coordinator/commit/committer.h"
+#include "coordinator/commit/command_sink.h"
 #include "coordinator/core/dispatcher.h"
 #include "storage/store.h"
 
@@ -15,7 +15,7 @@ namespace nightshift {
 // with no classes given also those that were cancelled or expired, in one commit; the job's `run`
 // rises by one. FailedPrecondition unless the job has ended; OK and nothing done when nothing
 // matches. Input lines that cannot be used stay failed.
-absl::Status ReopenJob(Store& store, Committer& committer, const Dispatcher& dispatcher,
+absl::Status ReopenJob(Store& store, CommandSink& committer, const Dispatcher& dispatcher,
                        JobNumber job, const std::vector<v1::ErrorClass>& classes);
 
 }  // namespace nightshift

@@ -47,7 +47,7 @@ absl::Status CheckOptions(const v1::JobOptions& options) {
 
 class StoreSubmission final : public Submission {
  public:
-  StoreSubmission(Store& store, Committer& committer, Dispatcher& dispatcher, Clock& clock,
+  StoreSubmission(Store& store, CommandSink& committer, Dispatcher& dispatcher, Clock& clock,
                   const v1::SubmitBegin& begin, JobNumber job, std::string temporary_dir)
       : store_(store),
         committer_(committer),
@@ -99,7 +99,7 @@ class StoreSubmission final : public Submission {
   absl::StatusOr<v1::SubmitReply> Make(const v1::SubmitSeal& seal);
 
   Store& store_;
-  Committer& committer_;
+  CommandSink& committer_;
   Dispatcher& dispatcher_;
   Clock& clock_;
   const bool skip_bad_lines_;
@@ -371,7 +371,7 @@ absl::StatusOr<v1::SubmitReply> StoreSubmission::Seal(const v1::SubmitSeal& seal
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Submission>> Submission::Begin(Store& store, Committer& committer,
+absl::StatusOr<std::unique_ptr<Submission>> Submission::Begin(Store& store, CommandSink& committer,
                                                               Dispatcher& dispatcher, Clock& clock,
                                                               const v1::SubmitBegin& begin,
                                                               std::string temporary_dir) {

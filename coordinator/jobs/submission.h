@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "coordinator/commit/committer.h"
+#include "coordinator/commit/command_sink.h"
 #include "coordinator/core/dispatcher.h"
 #include "nightshift/v1/jobs.pb.h"
 #include "storage/store.h"
@@ -25,7 +25,7 @@ inline constexpr int kBadLinesListedMax = 1000;
 class Submission {
  public:
   // `temporary_dir` takes the duplicate check's overflow of very large jobs.
-  static absl::StatusOr<std::unique_ptr<Submission>> Begin(Store& store, Committer& committer,
+  static absl::StatusOr<std::unique_ptr<Submission>> Begin(Store& store, CommandSink& committer,
                                                            Dispatcher& dispatcher, Clock& clock,
                                                            const v1::SubmitBegin& begin,
                                                            std::string temporary_dir);

@@ -6,7 +6,7 @@
 
 namespace nightshift {
 
-MaintenanceTask NewExpirer(Dispatcher& dispatcher, Committer& committer, Clock& clock) {
+MaintenanceTask NewExpirer(Dispatcher& dispatcher, CommandSink& committer, Clock& clock) {
   return {"expirer", absl::Seconds(1), [&dispatcher, &committer, &clock] {
             for (const JobNumber job : dispatcher.ExpiredJobs(clock.WallNow())) {
               const absl::StatusOr<v1::JobRecord> record = dispatcher.GetRecord(job);

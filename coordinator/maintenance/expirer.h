@@ -2,7 +2,7 @@
 #ifndef NIGHTSHIFT_COORDINATOR_MAINTENANCE_EXPIRER_H_
 #define NIGHTSHIFT_COORDINATOR_MAINTENANCE_EXPIRER_H_
 
-#include "coordinator/commit/committer.h"
+#include "coordinator/commit/command_sink.h"
 #include "coordinator/core/dispatcher.h"
 #include "coordinator/maintenance/maintenance.h"
 
@@ -10,7 +10,7 @@ namespace nightshift {
 
 // Every second. A job that ends by itself just then stays as it ended. The references must outlive
 // the task.
-MaintenanceTask NewExpirer(Dispatcher& dispatcher, Committer& committer, Clock& clock);
+MaintenanceTask NewExpirer(Dispatcher& dispatcher, CommandSink& committer, Clock& clock);
 
 }  // namespace nightshift
 
