@@ -1,0 +1,104 @@
+#include "tests/sim/plan.h"
+
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
+namespace nightshift::sim {
+namespace {
+
+struct FaultName {
+  bool Faults::*on;
+  const char* word;
+};
+
+constexpr FaultName kFaults[] = {
+    {&Faults::worker_crash, "worker_crash"},
+    {&Faults::worker_stop, "worker_stop"},
+    {&Faults::worker_drain, "worker_drain"},
+    {&Faults::coordinator_crash, "coordinator_crash"},
+    {&Faults::coordinator_restart, "coordinator_restart"},
+    {&Faults::coordinator_stop, "coordinator_stop"},
+    {&Faults::link_cut, "link_cut"},
+    {&Faults::partition, "partition"},
+    {&Faults::slow_network, "slow_network"},
+    {&Faults::small_streams, "small_streams"},
+    {&Faults::slow_disk, "slow_disk"},
+    {&Faults::disk_error, "disk_error"},
+    {&Faults::disk_full, "disk_full"},
+    {&Faults::backend_errors, "backend_errors"},
+    {&Faults::backend_refusals, "backend_refusals"},
+    {&Faults::backend_hangs, "backend_hangs"},
+    {&Faults::backend_cuts, "backend_cuts"},
+    {&Faults::backend_down, "backend_down"},
+    {&Faults::poison, "poison"},
+    {&Faults::commands, "commands"},
+    {&Faults::clients_vanish, "clients_vanish"},
+    {&Faults::deadlines, "deadlines"},
+    {&Faults::limits, "limits"},
+    {&Faults::bad_lines, "bad_lines"},
+    {&Faults::clock_jumps, "clock_jumps"},
+};
+
+absl::Duration Between(Random& random, absl::Duration low, absl::Duration high) {
+  return low + (high - low) * random.Unit();
+}
+
+int UpTo(Random& random, int max) { return 1 + static_cast<int>(random.Below(max)); }
+
+template <typename T>
+T OneOf(Random& random, std::initializer_list<T> values) {
+  return std::begin(values)[random.Below(values.size())];
+}
+
+}  // namespace
+
+Plan Plan::Make(uint64_t seed) {
+  Random random = PartRandom(seed, 1);
+  Plan plan;
+  plan.seed = seed;
+  // From a calm world to one with nearly everything at once.
+  const double share = OneOf(random, {0.0, 0.1, 0.25, 0.5, 0.5, 0.75, 0.9});
+  for (const FaultName& fault : kFaults) plan.faults.*fault.on = random.Chance(share);
+
+  plan.workers = UpTo(random, 4);
+  plan.backends_per_worker = UpTo(random, 2);
+  plan.jobs = UpTo(random, 8);
+  plan.requests_max = OneOf(random, {3, 10, 40, 120, 300});
+  plan.trouble = Between(random, absl::Seconds(10), absl::Seconds(200));
+  plan.fault_gap = OneOf(
+      random, {absl::Milliseconds(300), absl::Seconds(1), absl::Seconds(4), absl::Seconds(15)});
+
+  plan.lease_ttl = OneOf(random, {absl::Seconds(6), absl::Seconds(15), absl::Seconds(30)});
+  plan.reclaim_grace =
+      OneOf(random, {absl::ZeroDuration(), absl::Seconds(2), absl::Seconds(10), absl::Seconds(10)});
+  plan.deltas_per_chunk_max = OneOf(random, {0, 1, 3, 64});
+  plan.commit_results_max = OneOf(random, {1, 4, 4096});
+  plan.outbox_requests_max = OneOf(random, {3, 20, 65536});
+  plan.results_per_message_max = OneOf(random, {1, 5, 1024});
+  if (plan.faults.small_streams) plan.stream_bytes_max = OneOf<size_t>(random, {300, 2000, 20000});
+  return plan;
+}
+
+std::string Plan::Describe() const {
+  std::string text =
+      absl::StrCat(workers, " workers with ", backends_per_worker, " backends, ", jobs,
+                   " jobs of up to ", requests_max, " requests, trouble for ",
+                   absl::FormatDuration(absl::Trunc(trouble, absl::Seconds(1))), ":");
+  bool none = true;
+  for (const FaultName& fault : kFaults) {
+    if (!(faults.*fault.on)) continue;
+    absl::StrAppend(&text, " ", fault.word);
+    none = false;
+  }
+  if (none) absl::StrAppend(&text, " none");
+  return text;
+}
+
+Random PartRandom(uint64_t seed, uint64_t part) {
+  // Odd multipliers keep different parts of equal seeds, and equal parts of different seeds, apart.
+  return Random(seed * 0x9e3779b97f4a7c15ULL + part * 0xd1342543de82ef95ULL);
+}
+
+}  // namespace nightshift::sim

@@ -1,0 +1,99 @@
+// The memory of what was promised, kept apart from the product, and the judge of everything that
+// becomes durable or is said. It sees each commit before and after, each acknowledgement, each
+// lease and call, and what clients were told.
+//
+// What it holds the product to:
+//   one outcome per request and run, which never changes; an answer is the backend's, byte for byte
+//   an acknowledged result is in the store, and stays there; so does an acknowledged job
+//   a job that has ended changes only by a retry, into its next run, or by deletion
+//   jobs move along the edges of their states; two jobs never share a token
+//   no more charged attempts than the job allows
+//   run numbers of the coordinator only rise
+//   a worker calls a backend only for what is leased to it and was not taken back, once at a time
+#ifndef NIGHTSHIFT_TESTS_SIM_WITNESS_H_
+#define NIGHTSHIFT_TESTS_SIM_WITNESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/core/ids.h"
+#include "nightshift/v1/record.pb.h"
+#include "nightshift/v1/worker.pb.h"
+#include "storage/store.h"
+#include "storage/write_set.h"
+
+namespace nightshift::sim {
+
+class Witness {
+ public:
+  // `on_violation` takes a sentence; called at the place where it is noticed.
+  explicit Witness(std::function<void(std::string)> on_violation)
+      : on_violation_(std::move(on_violation)) {}
+
+  void Violation(std::string what) { on_violation_(std::move(what)); }
+
+  // --- the disk ----------------------------------------------------------------------------------
+  // Around a commit that takes effect; `rows` are those before, then those after.
+  void BeforeCommit(const Store& rows, const WriteSet& writes);
+  void AfterCommit();
+  // Everything that was ever committed and not taken back must be there.
+  void CheckRows(const Store& rows);
+  void OnEpoch(uint64_t epoch);
+
+  // --- workers -----------------------------------------------------------------------------------
+  void OnLeased(const std::string& session, const v1::Lease& lease);
+  // The worker has been told that these are not its own any more, or has said so itself.
+  void OnLost(const std::string& session, const v1::RequestKey& key);
+  void OnCallStarted(const std::string& session, const v1::RequestKey& key);
+  void OnCallEnded(const std::string& session, const v1::RequestKey& key);
+  void OnResultSent(const std::string& session, const v1::AttemptResult& result);
+  // The coordinator confirms results of this session; what is confirmed must be in `rows`.
+  void OnAcknowledged(const std::string& session, const v1::Acknowledge& acknowledge,
+                      const Store& rows);
+
+  int64_t calls() const { return calls_; }
+  int64_t outcomes() const { return static_cast<int64_t>(outcomes_seen_); }
+  int64_t commits() const { return commits_; }
+
+ private:
+  using Request = std::pair<JobNumber, uint64_t>;
+  struct Held {
+    bool leased = false;
+    int calls = 0;
+  };
+  struct Before {
+    bool present = false;
+    v1::JobRecord record;
+  };
+  struct Commit;
+
+  void JudgeJobRow(JobNumber job, const Before& before, const v1::JobRecord& after);
+  void JudgeOutcome(const Store& rows, const Request& id, const v1::OutcomeRecord& outcome,
+                    const std::string* body);
+  static Before ReadJob(const Store& rows, JobNumber job);
+  static std::string Name(const Request& id);
+
+  const std::function<void(std::string)> on_violation_;
+
+  std::map<Request, std::string> outcomes_;  // rows as they are in the store
+  std::map<JobNumber, std::string> jobs_;    // … of sealed jobs: what may never change of them
+  std::map<std::string, JobNumber> tokens_;
+  std::map<JobNumber, int64_t> run_began_;  // the commit that made the present run, after the first
+  std::vector<std::function<void()>> after_commit_;  // what to remember if the commit succeeds
+  uint64_t epoch_ = 0;
+
+  std::map<std::string, std::map<Request, Held>> held_;
+  std::map<std::pair<std::string, uint64_t>, std::pair<Request, v1::AttemptResult::Kind>> sent_;
+  int64_t calls_ = 0;
+  int64_t outcomes_seen_ = 0;
+  int64_t commits_ = 0;
+};
+
+}  // namespace nightshift::sim
+
+#endif  // NIGHTSHIFT_TESTS_SIM_WITNESS_H_
