@@ -189,8 +189,9 @@ class Dispatcher {
   absl::Status TakesNewJobs() const;
 
   // --- commits (the committer's thread only) ----------------------------------------------------
-  // `results` are in order of arrival. For each command either a place in plan.commands or a status
-  // in `refused` (same length as `commands`, OK = accepted).
+  // `results` are in order of arrival; of one request's, an answer goes before a failure that may
+  // be tried again. For each command either a place in plan.commands or a status in `refused` (same
+  // length as `commands`, OK = accepted).
   CommitPlan Prepare(absl::Span<const ResultEvent> results, absl::Span<const JobCommand> commands,
                      std::vector<absl::Status>* refused, MonotonicTime now, absl::Time wall);
   // After the commit is durable. Returns messages for workers (revocations); acknowledgements are

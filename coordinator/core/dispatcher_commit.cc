@@ -18,7 +18,7 @@ JobDraft* Dispatcher::Impl::Draft(Job* job) {
 }
 
 ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime now,
-                                        absl::Time wall) {
+                                        absl::Time wall, MonotonicTime* retry_due) {
   const v1::AttemptResult& result = event.result;
   ResultDecision decision;
   decision.id = {result.key().job(), result.key().index()};
@@ -68,7 +68,7 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
       decision.attempts.set_lost_workers(attempts.lost_workers);
       decision.attempts.set_last_class(result.error_class());
       decision.attempts.set_last_error(result.error_message());
-      outstanding.retry_due.back() = now + retry.delay;
+      *retry_due = now + retry.delay;
     }
   }
   JobDraft* draft = Draft(job);
@@ -149,17 +149,22 @@ CommitPlan Dispatcher::Impl::Prepare(absl::Span<const ResultEvent> results,
   NIGHTSHIFT_CHECK(!plan_outstanding, "the last plan has not been applied");
   NIGHTSHIFT_CHECK(outstanding.drafts.empty() && outstanding.retry_due.empty(), "left-overs");
   CommitPlan plan;
-  plan.decisions.reserve(results.size());
-  outstanding.retry_due.reserve(results.size());
+  plan.decisions.resize(results.size());
+  outstanding.retry_due.assign(results.size(), now);
   WorkerNumber heard = 0;
-  for (const ResultEvent& event : results) {
-    if (event.worker != heard) {
-      heard = event.worker;
-      if (Worker* worker = workers.Find(heard); worker != nullptr) workers.Heard(worker, now);
+  // Answers first: one that comes together with a failed attempt of the same request was paid for,
+  // and must not be taken for a second result of what is only to be tried again.
+  for (const bool retries : {false, true}) {
+    for (size_t i = 0; i < results.size(); ++i) {
+      const ResultEvent& event = results[i];
+      if ((event.result.kind() == v1::AttemptResult::RETRY) != retries) continue;
+      if (event.worker != heard) {
+        heard = event.worker;
+        if (Worker* worker = workers.Find(heard); worker != nullptr) workers.Heard(worker, now);
+      }
+      plan.decisions[i] = Decide(event, now, wall, &outstanding.retry_due[i]);
+      if (plan.decisions[i].kind == ResultDecision::Kind::kDuplicate) ++duplicate_results;
     }
-    outstanding.retry_due.push_back(now);
-    plan.decisions.push_back(Decide(event, now, wall));
-    if (plan.decisions.back().kind == ResultDecision::Kind::kDuplicate) ++duplicate_results;
   }
   // What the answers have ended has ended before the commands are looked at: a cancellation that
   // comes with the last answer is too late.

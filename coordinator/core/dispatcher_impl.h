@@ -114,8 +114,9 @@ struct Dispatcher::Impl {
   // --- dispatcher_commit.cc
   CommitPlan Prepare(absl::Span<const ResultEvent> results, absl::Span<const JobCommand> commands,
                      std::vector<absl::Status>* refused, MonotonicTime now, absl::Time wall);
-  ResultDecision Decide(const ResultEvent& event, MonotonicTime now, absl::Time wall)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // `retry_due` is set when the request is to be tried again.
+  ResultDecision Decide(const ResultEvent& event, MonotonicTime now, absl::Time wall,
+                        MonotonicTime* retry_due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   JobDraft* Draft(Job* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Drops the drafts of a plan that changes nothing.
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);

@@ -159,7 +159,7 @@ void SimCalls::Finish(CallId id) {
   if (found == calls_.end()) return;
   Call call = std::move(found->second);
   calls_.erase(found);
-  events_.ended(call.body);
+  events_.ended(call.body, call.outcome.has_answer && !call.aborted);
   events_.finished(std::move(call.outcome));
 }
 

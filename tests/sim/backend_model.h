@@ -31,7 +31,7 @@ class SimCalls final : public CallPort {
     std::function<void()> poisoned;
     // For the witness.
     std::function<void(const std::string& body)> started;
-    std::function<void(const std::string& body)> ended;
+    std::function<void(const std::string& body, bool answered)> ended;
   };
 
   // `servers` by index of the worker's backends; they outlive it.

@@ -129,8 +129,9 @@ MonotonicTime Connection::CutDirection(Direction& direction) {
   const absl::Duration under_way =
       std::max(direction.last_arrival - now, absl::ZeroDuration()) + absl::Nanoseconds(1);
   direction.lost_from = now + under_way * random_.Unit();
-  const absl::Duration noticed =
-      random_.Chance(kNoticedAtOnce) ? weather_.Delay(random_) : kPingsUnanswered * random_.Unit();
+  const absl::Duration noticed = weather_.prompt || random_.Chance(kNoticedAtOnce)
+                                     ? weather_.Delay(random_)
+                                     : kPingsUnanswered * random_.Unit();
   return direction.lost_from + noticed;
 }
 

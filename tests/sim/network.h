@@ -20,6 +20,8 @@ namespace nightshift::sim {
 // How long things take; changed by the world while connections exist.
 struct NetworkWeather {
   bool slow = false;
+  // The end of a peer is always noticed at once.
+  bool prompt = false;
   absl::Duration Delay(Random& random) const;
 };
 

@@ -52,6 +52,18 @@ T OneOf(Random& random, std::initializer_list<T> values) {
   return std::begin(values)[random.Below(values.size())];
 }
 
+void MakeFrugal(Plan* plan) {
+  plan->frugal = true;
+  plan->reclaim_grace = absl::Seconds(10);
+  Faults& faults = plan->faults;
+  faults.worker_crash = faults.worker_stop = faults.worker_drain = faults.poison = false;
+  faults.coordinator_stop = faults.link_cut = faults.partition = false;
+  faults.slow_network = faults.slow_disk = false;
+  // A job that runs again is called for again.
+  faults.commands = false;
+  faults.coordinator_crash = true;
+}
+
 }  // namespace
 
 Plan Plan::Make(uint64_t seed) {
@@ -77,14 +89,19 @@ Plan Plan::Make(uint64_t seed) {
   plan.commit_results_max = OneOf(random, {1, 4, 4096});
   plan.outbox_requests_max = OneOf(random, {3, 20, 65536});
   plan.results_per_message_max = OneOf(random, {1, 5, 1024});
+  if (random.Chance(0.15)) MakeFrugal(&plan);
+  // A stalled sync, or the whole process standing still, may lie between plan and sending.
+  plan.stop_patience = plan.faults.slow_disk || plan.faults.coordinator_stop
+                           ? absl::InfiniteDuration()
+                           : absl::Seconds(5);
   if (plan.faults.small_streams) plan.stream_bytes_max = OneOf<size_t>(random, {300, 2000, 20000});
   return plan;
 }
 
 std::string Plan::Describe() const {
   std::string text =
-      absl::StrCat(workers, " workers with ", backends_per_worker, " backends, ", jobs,
-                   " jobs of up to ", requests_max, " requests, trouble for ",
+      absl::StrCat(frugal ? "frugal, " : "", workers, " workers with ", backends_per_worker,
+                   " backends, ", jobs, " jobs of up to ", requests_max, " requests, trouble for ",
                    absl::FormatDuration(absl::Trunc(trouble, absl::Seconds(1))), ":");
   bool none = true;
   for (const FaultName& fault : kFaults) {

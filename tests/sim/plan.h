@@ -60,7 +60,11 @@ struct Plan {
   int workers = 1;
   int backends_per_worker = 1;
   int jobs = 1;
-  int requests_max = 10;     // per job
+  int requests_max = 10;  // per job
+  // Only the coordinator dies, and everybody hears of it at once: then no call is made twice.
+  bool frugal = false;
+  // For how long leases of a stopped job may still be under way inside the coordinator.
+  absl::Duration stop_patience;
   absl::Duration trouble;    // for how long things go wrong
   absl::Duration fault_gap;  // between two events like a crash, in the mean
 

@@ -57,6 +57,10 @@ class SimCoordinator::Stream {
       environment.witness.OnAcknowledged(session_, message.acknowledge(),
                                          coordinator_.disk_.rows());
     }
+    if (message.has_lease()) {
+      environment.witness.OnLeaseSent(message.lease(), environment.scheduler.Now(),
+                                      environment.plan.stop_patience);
+    }
     const bool loses = environment.plan.sabotage == Sabotage::kLostMessage && message.has_lease();
     return !(loses && ++leases_ == 2);
   }

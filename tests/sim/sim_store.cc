@@ -30,11 +30,11 @@ class NoRows final : public StoreIterator {
 
 }  // namespace
 
-SimDisk::SimDisk(const Plan& plan, Witness& witness)
-    : sabotage_(plan.sabotage), witness_(witness), rows_(NewMemoryStore()) {}
+SimDisk::SimDisk(const Plan& plan, Witness& witness, const Clock& clock)
+    : sabotage_(plan.sabotage), witness_(witness), clock_(clock), rows_(NewMemoryStore()) {}
 
 absl::Status SimDisk::Commit(WriteSet writes) {
-  witness_.BeforeCommit(*rows_, writes);
+  witness_.BeforeCommit(*rows_, writes, clock_.Now());
   std::vector<WriteSet::Write> undo;
   if (sabotage_ == Sabotage::kForgetfulDisk) {
     for (const WriteSet::Write& write : writes.writes()) {
@@ -60,7 +60,7 @@ void SimDisk::WriteTwice(const WriteSet& writes) {
     outcome.set_finished_at_ms(outcome.finished_at_ms() + 1);
     WriteSet again;
     again.Put(Family::kOutcomes, write.key, EncodeRecord(write.key, outcome));
-    witness_.BeforeCommit(*rows_, again);
+    witness_.BeforeCommit(*rows_, again, clock_.Now());
     if (rows_->Commit(std::move(again)).ok()) witness_.AfterCommit();
   }
 }

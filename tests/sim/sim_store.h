@@ -21,7 +21,7 @@ namespace nightshift::sim {
 // What outlives the coordinator. Everything that becomes durable passes the witness.
 class SimDisk {
  public:
-  SimDisk(const Plan& plan, Witness& witness);
+  SimDisk(const Plan& plan, Witness& witness, const Clock& clock);
 
   absl::Status Commit(WriteSet writes);
   const Store& rows() const { return *rows_; }
@@ -34,6 +34,7 @@ class SimDisk {
 
   const Sabotage sabotage_;
   Witness& witness_;
+  const Clock& clock_;
   std::unique_ptr<Store> rows_;
   // kForgetfulDisk: the last commit, undone by a crash.
   std::vector<WriteSet::Write> undo_;

@@ -38,9 +38,10 @@ SimWorker::SimWorker(Environment& environment, std::string name, std::string ses
   events.poisoned = std::move(on_poison);
   events.started = [this](const std::string& body) {
     environment_.witness.OnCallStarted(session_, key_of_[body]);
+    CheckNotTooLate();
   };
-  events.ended = [this](const std::string& body) {
-    environment_.witness.OnCallEnded(session_, key_of_[body]);
+  events.ended = [this](const std::string& body, bool answered) {
+    environment_.witness.OnCallEnded(session_, key_of_[body], answered);
   };
   calls_ = std::make_unique<SimCalls>(environment, process_, servers_, std::move(events));
 
@@ -89,7 +90,7 @@ void SimWorker::OpenLink() {
                                  },
                              });
   link_ = link;
-  up_ = welcomed_ = false;
+  up_ = false;
   environment_.scheduler.After(environment_.weather.Delay(random_), process_, [this, number] {
     if (number != link_number_) return;
     const bool reachable = environment_.scheduler.Now() >= unreachable_until_;
@@ -110,7 +111,7 @@ void SimWorker::OnAccepted() {
 void SimWorker::OnLinkEnded() {
   ++link_number_;  // nothing more comes of this one
   link_.reset();
-  welcomed_ = false;
+  if (std::exchange(welcomed_, false)) lost_at_ = environment_.scheduler.Now();
   if (std::exchange(up_, false)) runner_->OnLinkDown(environment_.scheduler.Now());
   Settle();
   const absl::Duration spread = kReconnectMax - kReconnectMin;
@@ -150,6 +151,14 @@ void SimWorker::CheckAborted(const v1::RequestKey& key) {
   environment_.witness.Violation(absl::StrCat("session ", session_, " goes on calling for request ",
                                               key.index(), " of job ", key.job(),
                                               ", which was taken from it"));
+}
+
+// Cut off for longer than a lease lives, a worker must take it that others have its requests.
+void SimWorker::CheckNotTooLate() {
+  if (welcomed_ || environment_.scheduler.Now() - lost_at_ <= environment_.plan.lease_ttl) return;
+  environment_.witness.Violation(
+      absl::StrCat("session ", session_, " starts a call though it has had no coordinator for ",
+                   absl::FormatDuration(environment_.scheduler.Now() - lost_at_)));
 }
 
 void SimWorker::Send(v1::WorkerMessage message) {

@@ -60,6 +60,7 @@ class SimWorker final : public LinkPort {
   void OnMessage(v1::CoordinatorMessage message);
   void OnLinkEnded();
   void CheckAborted(const v1::RequestKey& key);
+  void CheckNotTooLate();
   // After everything that happens: the runner's timer.
   void Settle();
   void End();
@@ -81,6 +82,7 @@ class SimWorker final : public LinkPort {
   std::shared_ptr<Connection> link_;
   bool up_ = false;
   bool welcomed_ = false;
+  MonotonicTime lost_at_;  // the last link that was welcomed
   uint64_t link_number_ = 0;
   MonotonicTime unreachable_until_;
   MonotonicTime timer_;  // when the runner's timer is due; earlier events for it are stale

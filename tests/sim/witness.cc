@@ -46,6 +46,13 @@ bool Reachable(v1::JobState from, v1::JobState to) {
   return seen.contains(to);
 }
 
+// Charged attempts as the store has them.
+int32_t ChargedIn(const Store& rows, const std::string& key) {
+  const absl::StatusOr<std::string> value = rows.Get(Family::kAttempts, key);
+  const auto attempts = value.ok() ? Decode<v1::AttemptRecord>(key, *value) : std::nullopt;
+  return attempts.has_value() ? attempts->charged() : 0;
+}
+
 std::string StateWord(v1::JobState state) { return std::string(JobStateInfo(state).word); }
 
 }  // namespace
@@ -70,7 +77,7 @@ struct Witness::Commit {
   std::map<std::string, const std::string*> bodies;  // of answers, by key
 };
 
-void Witness::BeforeCommit(const Store& rows, const WriteSet& writes) {
+void Witness::BeforeCommit(const Store& rows, const WriteSet& writes, MonotonicTime now) {
   using Kind = WriteSet::Write::Kind;
   after_commit_.clear();
   Commit commit;
@@ -96,11 +103,12 @@ void Witness::BeforeCommit(const Store& rows, const WriteSet& writes) {
       commit.bodies[write.key] = &write.value;
     }
   }
-  for (const auto& [job, record] : commit.written) JudgeJobRow(job, job_before(job), record);
+  for (const auto& [job, record] : commit.written) JudgeJobRow(job, job_before(job), record, now);
   for (const JobNumber job : commit.erased) {
     const Before& before = job_before(job);
     const v1::JobState state = before.record.state();
-    if (before.present && state != v1::JOB_STATE_VALIDATING && !JobHasEnded(state)) {
+    if (before.present && state != v1::JOB_STATE_VALIDATING && !JobHasEnded(state) &&
+        OutcomesWith(writes, job) < before.record.total()) {
       Violation(absl::StrCat("job ", job, " is deleted while it is ", StateWord(state)));
     }
     after_commit_.push_back([this, job = job] {
@@ -123,12 +131,7 @@ void Witness::BeforeCommit(const Store& rows, const WriteSet& writes) {
                           written->second.run() > before.record.run() && before.record.run() > 0;
     if (write.family == Family::kAttempts) {
       if (write.kind != Kind::kPut) continue;
-      const auto attempts = Decode<v1::AttemptRecord>(write.key, write.value);
-      if (!attempts.has_value() || attempts->charged() >= AttemptsMax(before.record)) {
-        Violation(absl::StrCat(Name(id), " is to be tried again after ",
-                               attempts.has_value() ? attempts->charged() : -1,
-                               " charged attempts of ", AttemptsMax(before.record)));
-      }
+      JudgeAttempts(rows, id, write.value, before.record);
       continue;
     }
     if (write.kind == Kind::kDelete) {
@@ -146,10 +149,8 @@ void Witness::BeforeCommit(const Store& rows, const WriteSet& writes) {
     if (!outcome.has_value()) return Violation("an outcome that cannot be read is written");
     const auto body = commit.bodies.find(write.key);
     if (before.record.state() != v1::JOB_STATE_VALIDATING) {
-      if (outcome->attempts() > AttemptsMax(before.record)) {
-        Violation(absl::StrCat(Name(id), " was attempted ", outcome->attempts(), " times"));
-      }
-      JudgeOutcome(rows, id, *outcome, body == commit.bodies.end() ? nullptr : body->second);
+      JudgeOutcome(rows, id, *outcome, body == commit.bodies.end() ? nullptr : body->second,
+                   before.record);
     }
     after_commit_.push_back([this, id, value = write.value] {
       outcomes_[id] = value;
@@ -158,13 +159,33 @@ void Witness::BeforeCommit(const Store& rows, const WriteSet& writes) {
   }
 }
 
+// How many requests of the job have an outcome once `writes` are in: the last answer may come in
+// the very commit that then deletes the job.
+int64_t Witness::OutcomesWith(const WriteSet& writes, JobNumber job) const {
+  int64_t count =
+      std::distance(outcomes_.lower_bound({job, 0}), outcomes_.lower_bound({job + 1, 0}));
+  for (const WriteSet::Write& write : writes.writes()) {
+    if (write.family == Family::kOutcomes && write.kind == WriteSet::Write::Kind::kPut &&
+        ParseRequestRowKey(write.key)->job == job) {
+      ++count;
+    }
+  }
+  return count;
+}
+
 void Witness::AfterCommit() {
   for (const auto& remember : after_commit_) remember();
   after_commit_.clear();
   ++commits_;
 }
 
-void Witness::JudgeJobRow(JobNumber job, const Before& before, const v1::JobRecord& after) {
+void Witness::JudgeJobRow(JobNumber job, const Before& before, const v1::JobRecord& after,
+                          MonotonicTime now) {
+  if (JobStateInfo(after.state()).runnable) {
+    after_commit_.push_back([this, job] { stopped_.erase(job); });
+  } else if (after.state() != v1::JOB_STATE_VALIDATING) {
+    after_commit_.push_back([this, job, now] { stopped_.emplace(job, now); });
+  }
   const std::string name = absl::StrCat("job ", job);
   if (after.state() == v1::JOB_STATE_VALIDATING) {
     if (before.present) Violation(absl::StrCat(name, " begins a second time"));
@@ -205,13 +226,31 @@ void Witness::JudgeJobRow(JobNumber job, const Before& before, const v1::JobReco
   }
 }
 
+void Witness::JudgeAttempts(const Store& rows, const Request& id, const std::string& value,
+                            const v1::JobRecord& job) {
+  const std::string key = RequestRowKey(id.first, id.second);
+  const auto attempts = Decode<v1::AttemptRecord>(key, value);
+  if (!attempts.has_value()) return Violation("an attempts row that cannot be read is written");
+  const int32_t before = ChargedIn(rows, key);
+  const int32_t now = attempts->charged();
+  if (now < before || now > before + 1 || now >= AttemptsMax(job)) {
+    Violation(absl::StrCat(Name(id), " is to be tried again after ", now, " charged attempts of ",
+                           AttemptsMax(job), "; before it were ", before));
+  }
+}
+
 void Witness::JudgeOutcome(const Store& rows, const Request& id, const v1::OutcomeRecord& outcome,
-                           const std::string* body) {
+                           const std::string* body, const v1::JobRecord& job) {
+  const std::string key = RequestRowKey(id.first, id.second);
+  const int32_t charged = ChargedIn(rows, key);
+  if (outcome.attempts() != charged + 1 || outcome.attempts() > AttemptsMax(job)) {
+    Violation(absl::StrCat(Name(id), " ends after ", outcome.attempts(), " attempts of ",
+                           AttemptsMax(job), ", of which ", charged, " were charged before"));
+  }
   if (outcome.kind() != v1::OUTCOME_SUCCEEDED && outcome.kind() != v1::OUTCOME_FAILED) {
     return Violation(absl::StrCat(Name(id), " gets an outcome that is none"));
   }
   if (outcome.kind() != v1::OUTCOME_SUCCEEDED) return;
-  const std::string key = RequestRowKey(id.first, id.second);
   const absl::StatusOr<std::string> row = rows.Get(Family::kRequests, key);
   const auto request = row.ok() ? Decode<v1::RequestRecord>(key, *row) : std::nullopt;
   if (!request.has_value()) return Violation(absl::StrCat(Name(id), " is not in the store"));
@@ -236,6 +275,21 @@ void Witness::CheckRows(const Store& rows) {
       return Violation(absl::StrCat("job ", job, " has become another"));
     }
   }
+}
+
+void Witness::CheckNothingElse(const Store& rows, const std::vector<JobNumber>& jobs) {
+  const std::set<JobNumber> known(jobs.begin(), jobs.end());
+  const auto check = [&](Family family) {
+    for (auto row = rows.Scan(family, "", ""); row->Valid(); row->Next()) {
+      // Every key of these families begins with the job's number.
+      const std::optional<uint64_t> job = ParseJobKey(row->key().substr(0, JobKey(0).size()));
+      if (job.has_value() && known.contains(*job)) continue;
+      return Violation(absl::StrCat("family ", std::string(FamilyName(family)),
+                                    " keeps rows of job ", job.value_or(0), ", which is none"));
+    }
+  };
+  for (const Family family : kJobRowFamilies) check(family);
+  check(Family::kJobs);
 }
 
 void Witness::OnEpoch(uint64_t epoch) {
@@ -266,8 +320,20 @@ void Witness::OnCallStarted(const std::string& session, const v1::RequestKey& ke
   }
 }
 
-void Witness::OnCallEnded(const std::string& session, const v1::RequestKey& key) {
-  --held_[session][{key.job(), key.index()}].calls;
+void Witness::OnCallEnded(const std::string& session, const v1::RequestKey& key, bool answered) {
+  const Request id{key.job(), key.index()};
+  --held_[session][id].calls;
+  if (answered && ++answers_[id] == 2) answered_twice_ = Name(id);
+}
+
+void Witness::OnLeaseSent(const v1::Lease& lease, MonotonicTime now, absl::Duration patience) {
+  for (const v1::LeasedRequest& request : lease.requests()) {
+    const auto stopped = stopped_.find(request.key().job());
+    if (stopped == stopped_.end() || now - stopped->second <= patience) continue;
+    Violation(absl::StrCat("job ", request.key().job(), " has been stopped for ",
+                           absl::FormatDuration(now - stopped->second), ", and request ",
+                           request.key().index(), " of it goes out"));
+  }
 }
 
 void Witness::OnResultSent(const std::string& session, const v1::AttemptResult& result) {
@@ -295,7 +361,9 @@ void Witness::OnAcknowledged(const std::string& session, const v1::Acknowledge& 
     const auto began = run_began_.find(id.first);
     if (began != run_began_.end() && began->second == commits_) continue;
     if (!rows.Get(Family::kOutcomes, RequestRowKey(id.first, id.second)).ok()) {
-      Violation(absl::StrCat("the answer of ", Name(id), " is acknowledged and not in the store"));
+      Violation(
+          absl::StrCat("the answer of ", Name(id), " is acknowledged and not in the store; it has ",
+                       ChargedIn(rows, RequestRowKey(id.first, id.second)), " charged attempts"));
     }
   }
 }

@@ -7,7 +7,8 @@
 //   an acknowledged result is in the store, and stays there; so does an acknowledged job
 //   a job that has ended changes only by a retry, into its next run, or by deletion
 //   jobs move along the edges of their states; two jobs never share a token
-//   no more charged attempts than the job allows
+//   no more charged attempts than the job allows, and each is counted once
+//   nothing goes out of a job that has been stopped for some seconds
 //   run numbers of the coordinator only rise
 //   a worker calls a backend only for what is leased to it and was not taken back, once at a time
 #ifndef NIGHTSHIFT_TESTS_SIM_WITNESS_H_
@@ -21,6 +22,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "coordinator/core/ids.h"
 #include "nightshift/v1/record.pb.h"
 #include "nightshift/v1/worker.pb.h"
@@ -39,10 +42,12 @@ class Witness {
 
   // --- the disk ----------------------------------------------------------------------------------
   // Around a commit that takes effect; `rows` are those before, then those after.
-  void BeforeCommit(const Store& rows, const WriteSet& writes);
+  void BeforeCommit(const Store& rows, const WriteSet& writes, MonotonicTime now);
   void AfterCommit();
   // Everything that was ever committed and not taken back must be there.
   void CheckRows(const Store& rows);
+  // No rows of anything but these jobs; nothing is being handed in.
+  void CheckNothingElse(const Store& rows, const std::vector<JobNumber>& jobs);
   void OnEpoch(uint64_t epoch);
 
   // --- workers -----------------------------------------------------------------------------------
@@ -50,12 +55,18 @@ class Witness {
   // The worker has been told that these are not its own any more, or has said so itself.
   void OnLost(const std::string& session, const v1::RequestKey& key);
   void OnCallStarted(const std::string& session, const v1::RequestKey& key);
-  void OnCallEnded(const std::string& session, const v1::RequestKey& key);
+  // `answered`: with an answer that was wanted, and cost something.
+  void OnCallEnded(const std::string& session, const v1::RequestKey& key, bool answered);
   void OnResultSent(const std::string& session, const v1::AttemptResult& result);
+  // The coordinator sends a lease. `patience`: how long leases of a job that has been stopped may
+  // still be under way inside it.
+  void OnLeaseSent(const v1::Lease& lease, MonotonicTime now, absl::Duration patience);
   // The coordinator confirms results of this session; what is confirmed must be in `rows`.
   void OnAcknowledged(const std::string& session, const v1::Acknowledge& acknowledge,
                       const Store& rows);
 
+  // A request that two calls have been answered for; empty when there is none.
+  const std::string& answered_twice() const { return answered_twice_; }
   int64_t calls() const { return calls_; }
   int64_t outcomes() const { return static_cast<int64_t>(outcomes_seen_); }
   int64_t commits() const { return commits_; }
@@ -72,9 +83,13 @@ class Witness {
   };
   struct Commit;
 
-  void JudgeJobRow(JobNumber job, const Before& before, const v1::JobRecord& after);
+  void JudgeJobRow(JobNumber job, const Before& before, const v1::JobRecord& after,
+                   MonotonicTime now);
+  void JudgeAttempts(const Store& rows, const Request& id, const std::string& value,
+                     const v1::JobRecord& job);
   void JudgeOutcome(const Store& rows, const Request& id, const v1::OutcomeRecord& outcome,
-                    const std::string* body);
+                    const std::string* body, const v1::JobRecord& job);
+  int64_t OutcomesWith(const WriteSet& writes, JobNumber job) const;
   static Before ReadJob(const Store& rows, JobNumber job);
   static std::string Name(const Request& id);
 
@@ -84,11 +99,14 @@ class Witness {
   std::map<JobNumber, std::string> jobs_;    // … of sealed jobs: what may never change of them
   std::map<std::string, JobNumber> tokens_;
   std::map<JobNumber, int64_t> run_began_;  // the commit that made the present run, after the first
+  std::map<JobNumber, MonotonicTime> stopped_;       // since when nothing of it may go out
   std::vector<std::function<void()>> after_commit_;  // what to remember if the commit succeeds
   uint64_t epoch_ = 0;
 
   std::map<std::string, std::map<Request, Held>> held_;
   std::map<std::pair<std::string, uint64_t>, std::pair<Request, v1::AttemptResult::Kind>> sent_;
+  std::map<Request, int> answers_;
+  std::string answered_twice_;
   int64_t calls_ = 0;
   int64_t outcomes_seen_ = 0;
   int64_t commits_ = 0;

@@ -8,6 +8,8 @@
 #include "absl/strings/str_split.h"
 #include "coordinator/core/job_state.h"
 #include "coordinator/jobs/output_reader.h"
+#include "storage/keys.h"
+#include "storage/record.h"
 #include "tests/sim/trouble.h"
 
 namespace nightshift::sim {
@@ -33,10 +35,10 @@ World::World(const Plan& plan, bool print)
       environment_{.plan = plan_,
                    .scheduler = scheduler_,
                    .witness = witness_,
-                   .weather = {.slow = plan.faults.slow_network},
+                   .weather = {.slow = plan.faults.slow_network, .prompt = plan.frugal},
                    .trace = [this](const std::string& line) { Trace(line); }},
       random_(environment_.NewRandom()),
-      disk_(plan_, witness_) {
+      disk_(plan_, witness_, scheduler_.clock()) {
   for (int i = 0; i < 3; ++i) {
     auto server = std::make_unique<Server>();
     server->name = absl::StrCat("server-", i);
@@ -284,7 +286,33 @@ void World::CheckEnd() {
     witness_.Violation(absl::StrCat("worker ", worker.name(), " is idle, and ", worker.leased(),
                                     " requests are leased to it"));
   }
+  if (plan_.frugal && !witness_.answered_twice().empty()) {
+    witness_.Violation(absl::StrCat(witness_.answered_twice(),
+                                    " was answered twice, though only the coordinator has died"));
+  }
   CheckOutput();
+  CheckRequests();
+}
+
+// What is stored of a request is what was handed in.
+void World::CheckRequests() {
+  for (const JobNumber job : coordinator_->dispatcher().ListJobs()) {
+    const auto record = coordinator_->dispatcher().GetRecord(job);
+    const SimJob* const wanted = client_->Find(record->idempotency_token());
+    if (wanted == nullptr) {
+      return witness_.Violation(absl::StrCat("nobody has handed in job ", job));
+    }
+    for (uint64_t index = 0; index < wanted->requests.size(); ++index) {
+      const std::string key = RequestRowKey(job, index);
+      const auto row = disk_.rows().Get(Family::kRequests, key);
+      v1::RequestRecord request;
+      if (!row.ok() || !DecodeRecord(key, *row, &request).ok() ||
+          request.body() != wanted->Request(index).body()) {
+        return witness_.Violation(
+            absl::StrCat("request ", index, " of job ", job, " is not what was handed in"));
+      }
+    }
+  }
 }
 
 // Every request of an ended job is in one of its two files, once.
@@ -337,6 +365,7 @@ void World::CheckAfterRestart() {
     return witness_.Violation("the coordinator does not start again");
   }
   coordinator_->Check(/*audit=*/true);
+  witness_.CheckNothingElse(disk_.rows(), coordinator_->dispatcher().ListJobs());
   if (const std::string after = all(); after != before) {
     witness_.Violation(absl::StrCat("after a restart it is\n", after, "and it was\n", before));
   }

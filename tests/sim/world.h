@@ -74,6 +74,7 @@ class World {
   bool Settled();
   void CheckEnd();
   void CheckOutput();
+  void CheckRequests();
   void CheckAfterRestart();
 
   const Plan plan_;

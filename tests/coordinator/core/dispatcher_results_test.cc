@@ -72,6 +72,24 @@ TEST_F(DispatcherResults, ASecondResultIsADuplicate) {
   EXPECT_EQ(dispatcher->duplicate_results(), 2);
 }
 
+// The holder's attempt fails, and one that had lost the lease brings the answer, both while a commit
+// is under way: the answer was paid for.
+TEST_F(DispatcherResults, AnAnswerInTheSameCommitAsAFailureWins) {
+  const JobNumber job = NewJob(1);
+  const WorkerNumber lost = Connect("lost");
+  const RequestId id = Plan()[0];
+  dispatcher->OnStreamClosed(lost, clock.Now());
+  clock.Advance(options.lease_ttl + absl::Seconds(1));
+  dispatcher->Tick(clock.Now());
+  const WorkerNumber holder = Connect("holder");
+  ASSERT_EQ(Plan().size(), 1u);
+  const Committed done = Do({Failed(holder, id), Answered(lost, id)});
+  EXPECT_EQ(done.plan.decisions[0].kind, Decided::kDuplicate);
+  EXPECT_EQ(done.plan.decisions[1].kind, Decided::kRecord);
+  EXPECT_EQ(done.plan.decisions[1].outcome.kind(), v1::OUTCOME_SUCCEEDED);
+  EXPECT_EQ(State(job), v1::JOB_STATE_COMPLETED);
+}
+
 TEST_F(DispatcherResults, APlanWithoutAnythingToWriteNeedNotBeApplied) {
   const JobNumber job = NewJob(2);
   const WorkerNumber worker = Connect("w");
