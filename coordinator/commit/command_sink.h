@@ -14,8 +14,9 @@ class CommandSink {
  public:
   virtual ~CommandSink() = default;
 
-  // Queues a command and waits for it to be durable, or refused (the dispatcher's status), or for
-  // the committer to be broken (Unavailable). Not from the committer's own thread.
+  // Queues a command and waits for it to be durable, or refused (the dispatcher's status, or
+  // ResourceExhausted: the disk is full), or for the committer to be broken (Unavailable). Not from
+  // the committer's own thread.
   virtual absl::Status Execute(JobCommand command) = 0;
 
   // Makes the committer look whether the dispatcher has a transition of its own to write
