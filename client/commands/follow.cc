@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/thread_name.h"
 #include "base/units.h"
 #include "client/cli/exit_code.h"
 
@@ -125,6 +126,7 @@ class Follower {
 
   // On the watching thread: streams, one after the other, until the job or the patience is over.
   void Watch() {
+    NameThisThread("ns-watch");
     const Clock& clock = Clock::Real();
     MonotonicTime give_up = MonotonicTime::Infinite();  // infinite: connected
     while (true) {

@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "client/cli/console.h"
+#include "client/commands/results_ahead.h"
 #include "client/input/input_reader.h"
 #include "client/output/atomic_file.h"
 
@@ -126,13 +127,18 @@ absl::StatusOr<std::unique_ptr<LineSink>> LineSink::Open(const std::string& path
 }
 
 absl::StatusOr<WrittenFiles> WriteOutputs(
-    JobClient& client, const v1::JobStatus& job, const OutputPaths& paths,
+    JobClient& client, const v1::JobStatus& job, const OutputPaths& paths, ResultsAhead* ahead,
     const std::function<bool()>& cancelled,
     const std::function<void(const std::string&)>& look_at_errors) {
   WrittenFiles written;
-  ASSIGN_OR_RETURN(written.result_lines,
-                   CopyLines(client, job.id(), v1::ReadOutputRequest::RESULTS, paths.results,
-                             /*always=*/true, cancelled, nullptr));
+  absl::StatusOr<int64_t> result_lines = absl::UnavailableError("not begun");
+  if (ahead != nullptr) result_lines = ahead->Finish(cancelled);
+  if (!result_lines.ok() && !absl::IsCancelled(result_lines.status())) {
+    result_lines = CopyLines(client, job.id(), v1::ReadOutputRequest::RESULTS, paths.results,
+                             /*always=*/true, cancelled, nullptr);
+  }
+  RETURN_IF_ERROR(result_lines.status());
+  written.result_lines = *result_lines;
   ASSIGN_OR_RETURN(written.error_lines,
                    CopyLines(client, job.id(), v1::ReadOutputRequest::ERRORS, paths.errors,
                              /*always=*/false, cancelled, look_at_errors));

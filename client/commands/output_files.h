@@ -44,11 +44,14 @@ struct WrittenFiles {
   int64_t error_lines = 0;  // 0: there is no errors file
 };
 
+class ResultsAhead;
+
 // Writes the results file, and the errors file if there is anything in it; takes away an errors
 // file that an earlier run of the same job left. Cancelled when `cancelled` says so; the files are
-// then as before. `look_at_errors` (may be null) is shown the error lines, some at a time.
+// then as before. `ahead` (may be null) has been writing the results file; what it cannot finish is
+// written afresh. `look_at_errors` (may be null) is shown the error lines, some at a time.
 absl::StatusOr<WrittenFiles> WriteOutputs(
-    JobClient& client, const v1::JobStatus& job, const OutputPaths& paths,
+    JobClient& client, const v1::JobStatus& job, const OutputPaths& paths, ResultsAhead* ahead,
     const std::function<bool()>& cancelled,
     const std::function<void(const std::string&)>& look_at_errors);
 

@@ -23,6 +23,7 @@
 #include "client/commands/job_text.h"
 #include "client/commands/outcome_text.h"
 #include "client/commands/output_files.h"
+#include "client/commands/results_ahead.h"
 #include "client/commands/run_backends.h"
 #include "client/commands/run_checks.h"
 #include "client/commands/run_stop.h"
@@ -257,6 +258,7 @@ class RunSession {
     worker_ = *std::move(worker);
     console_.Note(absl::StrCat("State    ", settings_.Text("data-dir"),
                                " (stop with Ctrl-C at any time, run again to resume)\n"));
+    WriteAhead();
     const MonotonicTime started = Clock::Real().Now();
     FollowResult followed;
     {
@@ -286,6 +288,18 @@ class RunSession {
     return Finish();
   }
 
+  // The results file grows while the job runs; what goes wrong with it is told at the end, when it
+  // is tried again.
+  void WriteAhead() {
+    if (IsSpecialFile(paths_.results)) return;
+    absl::StatusOr<std::unique_ptr<LineSink>> file = LineSink::Open(paths_.results);
+    if (!file.ok()) return;
+    ahead_ = std::make_unique<ResultsAhead>(*client_, job_.id(), *std::move(file));
+  }
+
+  // By a budget or its error rate: over for this command, but not ended.
+  bool JobIsPaused() const { return job_.state() == v1::JOB_STATE_PAUSED; }
+
   int Stopped() {
     const int code = static_cast<int>(ExitCodeOfSignal(stop_.signal()));
     console_.Say(absl::StrCat("Stopped: ", WithCommas(DoneCount(job_.counts())), " of ",
@@ -301,7 +315,8 @@ class RunSession {
     stop_.EnterFiles();
     ErrorExamples examples(job_);
     absl::StatusOr<WrittenFiles> written = WriteOutputs(
-        *client_, job_, paths_, [this] { return stop_.signal() != 0; },
+        *client_, job_, paths_, JobIsPaused() ? nullptr : ahead_.get(),
+        [this] { return stop_.signal() != 0; },
         [&examples](const std::string& lines) { examples.Look(lines); });
     if (!written.ok()) {
       if (stop_.signal() != 0) {
@@ -343,6 +358,7 @@ class RunSession {
   // Everything in the order in which it may go.
   int End(int code) {
     worker_.reset();
+    ahead_.reset();
     client_.reset();
     if (coordinator_ != nullptr) coordinator_->Shutdown(kShutdownGrace);
     stop_.Ended();
@@ -385,6 +401,7 @@ class RunSession {
   std::unique_ptr<JobClient> client_;
   std::unique_ptr<RunBackends> backends_;
   std::unique_ptr<Worker> worker_;
+  std::unique_ptr<ResultsAhead> ahead_;
 
   v1::JobStatus job_;
   int64_t done_before_ = 0;

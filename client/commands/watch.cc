@@ -73,7 +73,7 @@ int FollowToTheEnd(CommandContext& context, Connection& connection, const v1::Jo
   ErrorExamples examples(followed.job);
   if (paths.has_value()) {
     absl::StatusOr<WrittenFiles> written =
-        WriteOutputs(connection.client(), followed.job, *paths, nullptr,
+        WriteOutputs(connection.client(), followed.job, *paths, nullptr, nullptr,
                      [&examples](const std::string& lines) { examples.Look(lines); });
     if (!written.ok()) {
       Failure failure = FailureFrom(written.status());

@@ -31,6 +31,7 @@ class StoreOutputReader final : public OutputReader {
         job_(job),
         errors_(request.kind() == v1::ReadOutputRequest::ERRORS),
         follow_(request.follow()),
+        in_order_(!request.follow() || request.in_order()),
         lines_left_(request.limit() > 0 ? request.limit() : INT64_MAX),
         record_(std::move(record)),
         ended_(JobHasEnded(record_.state())),
@@ -75,6 +76,7 @@ class StoreOutputReader final : public OutputReader {
   const JobNumber job_;
   const bool errors_;
   const bool follow_;
+  const bool in_order_;
   std::vector<int> classes_;
   int64_t lines_left_;
 
@@ -102,7 +104,7 @@ absl::Status StoreOutputReader::StartAt(absl::string_view cursor) {
     return absl::AbortedError("the job has been run again since; read its output from the start");
   }
   // A reader that had gone through looks again for what has finished since.
-  position_ = at.position == total_ || follow_ ? 0 : at.position;
+  position_ = at.position == total_ || !in_order_ ? 0 : at.position;
   return absl::OkStatus();
 }
 
@@ -116,7 +118,7 @@ absl::Status StoreOutputReader::Refresh() {
   if (follow_ && !ended_ && JobHasEnded(record_.state())) {
     ended_ = true;
     print_unrun_ = true;
-    position_ = 0;
+    if (!in_order_) position_ = 0;
     views_.reset();
   }
   return absl::OkStatus();
@@ -128,9 +130,9 @@ absl::StatusOr<v1::OutputChunk> StoreOutputReader::Next(size_t bytes_max) {
     bytes_max_ = std::max(bytes_max, size_t{1});
     RETURN_IF_ERROR(Refresh());
     absl::Status status;
-    if (follow_ && !ended_) status = ReadFinished(chunk);
+    if (!in_order_ && !ended_) status = ReadFinished(chunk);
     // It may have ended while its chunks were asked for.
-    if (status.ok() && (!follow_ || ended_)) status = ReadInOrder(chunk);
+    if (status.ok() && (in_order_ || ended_)) status = ReadInOrder(chunk);
     views_.reset();
     RETURN_IF_ERROR(status);
     at_end_ = at_end_ || lines_left_ == 0;
@@ -157,6 +159,7 @@ absl::Status StoreOutputReader::ReadInOrder(v1::OutputChunk& chunk) {
     RowWalk& outcomes = ViewsAt(position_).outcomes;
     const bool has_outcome = outcomes.Find(position_);
     RETURN_IF_ERROR(outcomes.status());
+    if (!has_outcome && follow_ && !ended_) break;
     if (!has_outcome && !print_unrun_) {
       position_ = outcomes.Valid() ? std::min(outcomes.index(), total_) : total_;
       continue;

@@ -32,7 +32,8 @@ class OutputReader {
   // more now. For a job that has ended that is the end, and it is for good; requests of a cancelled
   // or expired job that have no outcome row are printed in the errors file as `batch_cancelled` or
   // `batch_expired`. With `follow`, lines come as requests finish and an empty chunk of a job that
-  // has not ended means: call again when the job has changed (Dispatcher::ChangeCount).
+  // has not ended means: call again when the job has changed (Dispatcher::ChangeCount); with
+  // `in_order` as well, lines stop at the first request that is not finished.
   virtual absl::StatusOr<v1::OutputChunk> Next(size_t bytes_max) = 0;
 
   // True once nothing more can ever come.

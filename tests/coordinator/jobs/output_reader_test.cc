@@ -85,6 +85,31 @@ class OutputReaderTest : public testing::Test {
   JobNumber job_ = 0;
 };
 
+// What writes a results file while the job runs: no line before its turn, none twice.
+TEST_F(OutputReaderTest, FollowingInOrderWaitsForTheFirstUnfinished) {
+  Submit(5);
+  v1::ReadOutputRequest request = Of(kResults, "", /*follow=*/true);
+  request.set_in_order(true);
+  auto reader = Open(request);
+  ASSERT_TRUE(reader.ok());
+  const auto more = [&] {
+    auto lines = ReadLines(**reader, 1 << 16, nullptr);
+    EXPECT_TRUE(lines.ok()) << lines.status();
+    return Ids(*std::move(lines));
+  };
+  EXPECT_THAT(more(), IsEmpty());
+  Answer({1, 3});
+  EXPECT_THAT(more(), IsEmpty());
+  Answer({0});
+  EXPECT_THAT(more(), ElementsAre("r-0", "r-1"));
+  EXPECT_FALSE((*reader)->AtEnd());
+  Answer({2}, v1::AttemptResult::REJECTED);
+  EXPECT_THAT(more(), ElementsAre("r-3"));
+  Answer({4});
+  EXPECT_THAT(more(), ElementsAre("r-4"));
+  EXPECT_TRUE((*reader)->AtEnd());
+}
+
 TEST_F(OutputReaderTest, EachRequestIsInOneFileInInputOrder) {
   Submit(6);
   Answer({4, 0});
