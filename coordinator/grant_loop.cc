@@ -1,5 +1,7 @@
 #include "coordinator/grant_loop.h"
 
+#include "base/thread_name.h"
+
 namespace nightshift {
 
 GrantLoop::GrantLoop(Store& store, Dispatcher& dispatcher, CommandSink& committer,
@@ -27,6 +29,7 @@ void GrantLoop::Stop() {
 }
 
 void GrantLoop::Run() {
+  NameThisThread("ns-grants");
   MonotonicTime due = MonotonicTime::Infinite();
   for (;;) {
     {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/thread_name.h"
 
 namespace nightshift {
 namespace {
@@ -79,6 +80,7 @@ void ProbeLoop::Stop() {
 }
 
 void ProbeLoop::Run() {
+  NameThisThread("ns-probe");
   ProbeJudge judge(spec_);
   v1::BackendInfo told;
   for (;;) {

@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "base/thread_name.h"
 #include "worker/backends/http_backends.h"
 #include "worker/core/runner.h"
 #include "worker/link/coordinator_link.h"
@@ -81,7 +82,10 @@ class WorkerImpl final : public Worker {
     }
     runner_ = std::make_unique<Runner>(std::move(runner_options), *loop_, *link_);
     Connect();
-    thread_ = std::thread([this] { loop_->Run(); });
+    thread_ = std::thread([this] {
+      NameThisThread("ns-loop");
+      loop_->Run();
+    });
     for (size_t i = 0; i < options.backends.size(); ++i) {
       probes_.push_back(std::make_unique<ProbeLoop>(
           options.backends[i], [this, backend = static_cast<int>(i)](v1::BackendInfo info) {

@@ -28,8 +28,8 @@ nightshift coordinator --grpc 127.0.0.1:0 --data-dir /var/lib/nightshift)"},
        R"(SIGTERM or Ctrl-C: takes no new work, waits --drain-timeout for the calls in
 flight, hands back the rest.
 
-Answers wait in --spool-dir until the coordinator has recorded them, so that they
-survive this process: the next worker with the same folder delivers them.)",
+Answers wait in --spool-dir until the coordinator has recorded them, so that
+they survive this process: the next worker with the same folder delivers them.)",
        R"(nightshift worker --backend http://127.0.0.1:8000/v1
 nightshift worker --coordinator 127.0.0.1:7440 --backend sim --name sim-1)"},
       {"submit", kSubmit, "INPUT", "hand a job in; prints its id alone on standard output", "",

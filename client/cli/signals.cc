@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/thread_name.h"
 
 namespace nightshift {
 namespace {
@@ -44,6 +45,7 @@ struct SignalThread::Impl {
   std::thread thread;
 
   void Run() {
+    NameThisThread("ns-signals");
     const sigset_t set = Watched();
     while (true) {
       siginfo_t info;

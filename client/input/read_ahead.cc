@@ -1,5 +1,7 @@
 #include "client/input/read_ahead.h"
 
+#include "base/thread_name.h"
+
 #include <utility>
 
 namespace nightshift {
@@ -30,6 +32,7 @@ absl::StatusOr<std::vector<InputItem>> ReadAhead::Next() {
 }
 
 void ReadAhead::Run() {
+  NameThisThread("ns-input");
   absl::Status end;
   std::vector<InputItem> batch;
   size_t bytes = 0;

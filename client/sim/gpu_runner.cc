@@ -1,5 +1,7 @@
 #include "client/sim/gpu_runner.h"
 
+#include "base/thread_name.h"
+
 #include <sys/eventfd.h>
 
 namespace nightshift {
@@ -49,6 +51,7 @@ GpuRunner::Gauges GpuRunner::GetGauges() {
 }
 
 void GpuRunner::Run() {
+  NameThisThread("ns-sim-engine");
   std::vector<GpuEngine::Event> events;
   MutexLock lock(&mutex_);
   while (!stopping_) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/thread_name.h"
 
 namespace nightshift {
 namespace {
@@ -127,6 +128,7 @@ void Committer::Impl::Break(const absl::Status& why) {
 }
 
 void Committer::Impl::Run() {
+  NameThisThread("ns-committer");
   thread_id = std::this_thread::get_id();
   bool folding = false;  // the last rounds of a shutdown
   for (;;) {

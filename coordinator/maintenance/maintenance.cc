@@ -1,5 +1,7 @@
 #include "coordinator/maintenance/maintenance.h"
 
+#include "base/thread_name.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -38,6 +40,7 @@ void Maintenance::Stop() {
 }
 
 void Maintenance::Run() {
+  NameThisThread("ns-maintenance");
   for (;;) {
     const MonotonicTime next = schedule_.RunDue();
     MutexLock lock(&mutex_);

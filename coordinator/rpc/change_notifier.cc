@@ -1,5 +1,7 @@
 #include "coordinator/rpc/change_notifier.h"
 
+#include "base/thread_name.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -79,6 +81,7 @@ std::vector<std::function<void()>> ChangeNotifier::TakeDue(MonotonicTime now, Mo
 }
 
 void ChangeNotifier::Run() {
+  NameThisThread("ns-notifier");
   MonotonicTime due_at = MonotonicTime::Infinite();
   MonotonicTime rested_at{0};
   for (;;) {

@@ -1,5 +1,7 @@
 #include "coordinator/rpc/task_pool.h"
 
+#include "base/thread_name.h"
+
 #include <utility>
 
 namespace nightshift {
@@ -29,6 +31,7 @@ void TaskPool::Shutdown() {
 }
 
 void TaskPool::Work() {
+  NameThisThread("ns-pool");
   for (;;) {
     std::function<void()> task;
     {

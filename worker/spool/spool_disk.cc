@@ -12,6 +12,7 @@
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/thread_name.h"
 
 namespace nightshift {
 namespace {
@@ -99,12 +100,15 @@ void SpoolDisk::AwaitRemoved() {
 }
 
 void SpoolDisk::Run() {
+  NameThisThread("ns-spool");
   MutexLock lock(&mutex_);
   while (!stopping_) {
     RemoveFiles();
     MakeSpare();
     if (policy_.Look(oldest_, written_)) Sync();
-    if (stopping_ || !to_remove_.empty()) continue;
+    // A spare that was taken while the disk was at work here is missed already; one that could not
+    // be made is tried again later.
+    if (stopping_ || !to_remove_.empty() || (spare_ == nullptr && !told_)) continue;
     const bool idle = policy_.Idle(oldest_, written_) && spare_ != nullptr;
     waiting_ = idle;
     changed_.WaitFor(&mutex_, idle                ? absl::InfiniteDuration()
