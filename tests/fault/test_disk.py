@@ -162,7 +162,8 @@ class FullDisk(TestCase):
     def test_run_shows_the_pause_and_ends_well(self):
         witness = self.start(Witness(self.folder, "--latency", "0.05"))
         command = Process([PROGRAM, "run", self.source, "--backend", witness.url, "--data-dir", self.data, "-o",
-                           self.path("out.jsonl"), "--progress", "plain", "--progress-interval", "200ms"], cwd=self.folder)
+                           self.path("out.jsonl"), "--progress", "plain", "--progress-interval", "200ms",
+                           "--concurrency", "16"], cwd=self.folder)
         self.start(command)
         self.eventually(lambda: len(witness.calls()) >= REQUESTS // 10, "the first calls")
         self.volume.leave(BETWEEN)

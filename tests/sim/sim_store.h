@@ -54,6 +54,7 @@ class SimStore final : public Store {
            std::function<Trouble()> trouble);
 
   absl::Status Commit(WriteSet writes) override;
+  absl::Status CheckRoom(size_t bytes) const override;
   absl::StatusOr<std::string> Get(Family family, absl::string_view key) const override;
   std::unique_ptr<StoreIterator> Scan(Family family, absl::string_view begin, absl::string_view end,
                                       const ScanOptions& options = {}) const override;

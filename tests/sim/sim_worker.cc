@@ -54,7 +54,7 @@ SimWorker::SimWorker(Environment& environment, std::string name, std::string ses
   for (const Server* server : servers_) {
     options.backends.push_back(
         {InfoOf(*server), random_.Chance(0.5)
-                              ? NewAimdLimiter()
+                              ? NewFillLimiter()
                               : NewFixedLimiter(1 + static_cast<int>(random_.Below(6)))});
   }
   runner_ = std::make_unique<Runner>(std::move(options), *calls_, *this);

@@ -72,8 +72,8 @@ TEST_F(DispatcherResults, ASecondResultIsADuplicate) {
   EXPECT_EQ(dispatcher->duplicate_results(), 2);
 }
 
-// The holder's attempt fails, and one that had lost the lease brings the answer, both while a commit
-// is under way: the answer was paid for.
+// The holder's attempt fails, and one that had lost the lease brings the answer, both while a
+// commit is under way: the answer was paid for.
 TEST_F(DispatcherResults, AnAnswerInTheSameCommitAsAFailureWins) {
   const JobNumber job = NewJob(1);
   const WorkerNumber lost = Connect("lost");

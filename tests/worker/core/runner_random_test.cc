@@ -81,6 +81,7 @@ class World {
     options.outbox_requests_max = 40;
     options.results_per_message_max = 7;
     options.random_seed = random_.Next();
+    limiters_.clear();  // the last runner's
     for (const char* name : {"a", "b"}) {
       RunnerBackend backend;
       backend.info.set_name(name);

@@ -151,6 +151,7 @@ TEST_F(RunnerSpoolTest, NothingOfOneStoreReachesAnother) {
   Lease(0, 1);
   ASSERT_THAT(calls_.started, SizeIs(1));
   Finish(Answer(calls_.started[0].id));
+  Advance(absl::Milliseconds(5));
   EXPECT_THAT(ResultIndexes(), ElementsAre(0));
   EXPECT_THAT(spool_.Indexes("first"), ElementsAre(0));
   EXPECT_THAT(spool_.Indexes("second"), ElementsAre(0));

@@ -378,6 +378,7 @@ TEST_F(RunnerStreamTest, ARejectionOfAnEarlierRunGivesWayToANewLease) {
   Lease(0, 1, "b", 0, 2);
   ASSERT_EQ(calls_.started.size(), 2u);
   Finish(Answer(calls_.started[1].id));
+  Advance(absl::Milliseconds(5));
   ASSERT_EQ(Results().size(), 2u);
   EXPECT_EQ(Results()[1].run(), 2);
   EXPECT_EQ(runner_->unacknowledged(), 1);
