@@ -39,7 +39,7 @@ class CurlEventLoop final : public EventLoop {
   // libcurl searches all connections of a multi handle for an idle one, in a list: with thousands
   // of calls in flight that would be the dearest part of a call. So a backend's slots are spread
   // over multi handles of this many.
-  static constexpr int kSlotsPerShard = 64;
+  static constexpr int kSlotsPerShard = 16;
 
   // Slots of one backend that share a multi handle and its connections.
   struct Shard {
