@@ -91,6 +91,7 @@ EpochMeasure Epoch::Measure(int level, const MeanCall& mean) const {
   EpochMeasure measure;
   measure.throughput = level * mean.work() / latency;
   measure.latency = mean_t;
+  measure.can_tell = has_line;
   if (has_line) {
     measure.served = std::min(1.0, pace * mean.completion_tokens() / latency);
     measure.served_error = std::min(1.0, pace_error * mean.completion_tokens() / latency);

@@ -42,10 +42,14 @@ class MeanCall {
 struct EpochMeasure {
   double throughput = 0;  // work per second
   double latency = 0;     // seconds; of the calls seen, not of the mean call
-  // Of the calls in flight, the share that was being served, and the standard error of that. An
+  // Of the calls in flight, the share that was being served, and the standard error of that; an
   // error of 1 says that it is not known.
   double served = 1;
   double served_error = 1;
+  // The answers differ in length, so that more of them will make it known.
+  bool can_tell = false;
+  // By a long look; set by who decides how long to look.
+  bool solid = false;
 };
 
 class Epoch {

@@ -15,18 +15,25 @@ int KeyOf(int level) { return static_cast<int>(std::lround(std::log(level) / kSt
 
 }  // namespace
 
-void LevelMemory::Add(int level, double throughput, MonotonicTime now) {
+void LevelMemory::Add(int level, double throughput, bool solid, MonotonicTime now) {
   std::erase_if(entries_, [&](const auto& entry) { return now - entry.second.at > kEntryAgeMax; });
   auto [entry, is_new] = entries_.try_emplace(KeyOf(level));
-  double& known = entry->second.throughput;
-  known = is_new ? throughput : known + kNewWeight * (throughput - known);
-  entry->second.level = level;
-  entry->second.at = now;
+  Entry& known = entry->second;
+  if (known.solid && !solid) return;
+  if (is_new || (solid && !known.solid)) {
+    known.throughput = throughput;
+  } else {
+    known.throughput += kNewWeight * (throughput - known.throughput);
+  }
+  known.level = level;
+  known.solid = solid;
+  known.at = now;
 }
 
 std::optional<LevelMemory::Entry> LevelMemory::Best() const {
   std::optional<Entry> best;
   for (const auto& [key, entry] : entries_) {
+    if (!entry.solid) continue;
     if (!best.has_value() || entry.throughput > best->throughput) best = entry;
   }
   return best;

@@ -17,12 +17,14 @@ class LevelMemory {
   struct Entry {
     int level = 0;
     double throughput = 0;
+    bool solid = false;
     MonotonicTime at;
   };
 
-  // Entries older than half an hour are forgotten: the server may be another by then.
-  void Add(int level, double throughput, MonotonicTime now);
-  // The entry with the highest throughput.
+  // Not `solid`: by a short look, which does not count against what was seen by a long one. Entries
+  // older than half an hour are forgotten: the server may be another by then.
+  void Add(int level, double throughput, bool solid, MonotonicTime now);
+  // The solid entry with the highest throughput.
   std::optional<Entry> Best() const;
   // What the level should be worth, by the entries around it; nothing where there are none on both
   // sides and none of its own.

@@ -19,6 +19,7 @@ void PairedTest::Add(double throughput) {
     double advantage = std::log(throughput / previous_);
     if (high_turn_) advantage = -advantage;
     largest_ = count_ == 0 ? advantage : std::max(largest_, advantage);
+    smallest_ = count_ == 0 ? advantage : std::min(smallest_, advantage);
     ++count_;
     sum_ += advantage;
     sum_of_squares_ += advantage * advantage;

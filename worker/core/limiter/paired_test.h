@@ -28,8 +28,9 @@ class PairedTest {
   double advantage_of_low() const { return count_ > 0 ? sum_ / count_ : 0; }
   // Its standard error. Two comparisons in a row share an epoch, which is allowed for.
   double error() const;
-  // Every single comparison said that high is better by more than `by`.
+  // Every single comparison said so, by more than `by`.
   bool high_always_better(double by) const { return count_ > 0 && largest_ < -by; }
+  bool low_always_better(double by) const { return count_ > 0 && smallest_ > by; }
 
  private:
   int low_ = 0;
@@ -40,6 +41,7 @@ class PairedTest {
   double sum_ = 0;
   double sum_of_squares_ = 0;
   double largest_ = 0;
+  double smallest_ = 0;
 };
 
 }  // namespace nightshift

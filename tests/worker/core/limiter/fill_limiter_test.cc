@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 
 #include "absl/strings/match.h"
@@ -18,10 +19,14 @@ class SteadyBackend {
   void Run(absl::Duration span, int demand = 1 << 20) {
     const MonotonicTime end = now_ + span;
     while (now_ < end) {
-      while (in_flight() < std::min(limiter_.limit(), demand)) Start();
-      now_ = calls_.front() + absl::Seconds(1);
+      while (in_flight() < std::min(limiter_.limit(), demand)) {
+        Start();
+        if (in_flight() > room_) Refuse();
+      }
+      const MonotonicTime started = calls_.front();
       calls_.pop_front();
-      limiter_.OnFinish({.latency = absl::Seconds(1),
+      now_ = std::max(now_, started + absl::Seconds(1));
+      limiter_.OnFinish({.latency = now_ - started,
                          .prompt_tokens = 10,
                          .completion_tokens = 10,
                          .in_flight = in_flight(),
@@ -39,14 +44,20 @@ class SteadyBackend {
   void Refuse() {
     const MonotonicTime started = calls_.back();
     calls_.pop_back();
+    ++refused_;
     limiter_.OnReject(started, in_flight(), now_);
     now_ = now_ + absl::Microseconds(1);
   }
   void Wait(absl::Duration d) { now_ = now_ + d; }
+  // More in flight than this are refused.
+  void set_room(int room) { room_ = room; }
+  int refused() const { return refused_; }
   int in_flight() const { return static_cast<int>(calls_.size()); }
 
  private:
   Limiter& limiter_;
+  int room_ = 1 << 20;
+  int refused_ = 0;
   std::deque<MonotonicTime> calls_;
   MonotonicTime now_{1'000'000'000};
 };
@@ -115,6 +126,26 @@ TEST(FillLimiterTest, StaysBelowARefusedLevelForAWhile) {
   backend.Refuse();
   backend.Run(absl::Seconds(110));
   EXPECT_LE(limiter.limit(), 95);
+  backend.Run(absl::Minutes(2));
+  EXPECT_GT(limiter.limit(), 100);
+}
+
+// Refused at every occasion: each is tried later than the one before, or half the hour would go
+// into being refused.
+TEST(FillLimiterTest, ComesBackToARefusedLevelLessAndLessOften) {
+  FillLimiter limiter(100);
+  SteadyBackend backend(limiter);
+  backend.set_room(100);
+  backend.Run(absl::Hours(2));
+  EXPECT_GE(backend.refused(), 2);
+  EXPECT_LE(backend.refused(), 12);
+}
+
+TEST(FillLimiterTest, SaysSoWhenStarved) {
+  FillLimiter limiter(32);
+  SteadyBackend backend(limiter);
+  backend.Run(absl::Minutes(1), 20);
+  EXPECT_EQ(limiter.Explain(), "32: the first level; too little is being sent to learn more");
 }
 
 TEST(FillLimiterTest, NeverBelowOne) {

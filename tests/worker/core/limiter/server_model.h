@@ -54,7 +54,6 @@ class Load {
   // Each request is of kind `other` with probability `share`.
   Load(uint64_t seed, LoadSpec spec, LoadSpec other, double share);
   Request Next();
-  void set_spec(const LoadSpec& spec) { spec_ = spec; }
 
  private:
   double Draw(double mean, double cv, double low, double high);
