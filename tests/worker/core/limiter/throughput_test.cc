@@ -117,7 +117,7 @@ TEST(ThroughputTest, ABoundedQueueRefusesHardlyAny) {
   }
 }
 
-// Servers it was not tuned on. NIGHTSHIFT_LIMITER_SERVERS=40 for the figures of the README.
+// Servers of all kinds; NIGHTSHIFT_LIMITER_SERVERS says how many of each seed.
 TEST(ThroughputTest, RandomServers) {
   const char* wanted = std::getenv("NIGHTSHIFT_LIMITER_SERVERS");
   const int servers = wanted != nullptr ? std::atoi(wanted) : 6;
