@@ -55,7 +55,8 @@ struct FamilyOptionsMaker {
   std::shared_ptr<rocksdb::TableFactory> tables_;  // one, so that the block cache is shared
 };
 
-// NotFound, DataLoss (damage), ResourceExhausted (disk full), otherwise Unavailable.
+// NotFound, DataLoss (damage, a missing file), ResourceExhausted (disk full), otherwise
+// Unavailable.
 absl::Status FromRocksDb(const rocksdb::Status& status, absl::string_view doing);
 
 }  // namespace nightshift

@@ -122,7 +122,8 @@ absl::Status FromRocksDb(const rocksdb::Status& status, absl::string_view doing)
   if (status.ok()) return absl::OkStatus();
   const std::string text = absl::StrCat(doing, ": ", status.ToString());
   if (status.IsNotFound()) return absl::NotFoundError(text);
-  if (status.IsCorruption()) return absl::DataLossError(text);
+  // A file that should be there and is not is as gone as one that cannot be understood.
+  if (status.IsCorruption() || status.IsPathNotFound()) return absl::DataLossError(text);
   if (status.IsNoSpace()) return absl::ResourceExhaustedError(text);
   return absl::UnavailableError(text);
 }

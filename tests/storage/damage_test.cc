@@ -152,15 +152,17 @@ class DamageTest : public testing::Test {
     LossyDisk disk(folder, LossyDiskOptions());
     const absl::StatusOr<std::unique_ptr<Store>> store = Open(folder, disk);
     if (!store.ok()) {
-      return absl::StrCat("refused to open: ", absl::StatusCodeToString(store.status().code()));
+      if (!absl::IsDataLoss(store.status())) {
+        return absl::StrCat("WRONG: refused without telling of damage: ",
+                            store.status().ToString());
+      }
+      return "refused to open";
     }
     const absl::StatusOr<int> missing = writer_.CommitsMissing(**store);
     if (absl::IsOutOfRange(missing.status())) {
       return absl::StrCat("WRONG: ", missing.status().message());
     }
-    if (!missing.ok()) {
-      return absl::StrCat("refused to read: ", absl::StatusCodeToString(missing.status().code()));
-    }
+    if (!missing.ok()) return "refused to read";
     if (*missing == 0) return "intact";
     // A log whose end is gone looks exactly as if the machine had stopped before that was written.
     if (damage.cut && damage.file == newest_log_) return "as if stopped earlier";
@@ -197,7 +199,7 @@ TEST_F(DamageTest, ManifestThatLostItsEndIsRefused) {
   Random random(1);
   for (const size_t tenth : {1, 4, 7, 9}) {
     damage.at = files_.at(damage.file).size() * tenth / 10;
-    EXPECT_EQ(Try(damage, random), "refused to open: DATA_LOSS") << damage.ToString(files_);
+    EXPECT_EQ(Try(damage, random), "refused to open") << damage.ToString(files_);
   }
 }
 
