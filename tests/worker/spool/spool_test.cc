@@ -129,10 +129,13 @@ TEST_F(SpoolTest, AMillionBytesThroughASmallSpoolLeaveAFew) {
       kept.pop_front();
     }
     Flush();
-    // A file grows past its bound while the next one is still in the making. If it has taken all
-    // there may be, room comes as always: when its last answers are recorded.
+    // On a slow disk the next file is not there yet, and one file alone reaches the bound: then
+    // nothing new is kept, as no call would start, and what there is is acknowledged.
     while (spool_->Blocked()) {
-      for (; !kept.empty(); kept.pop_front()) spool_->Forget(kept.front());
+      if (!kept.empty()) {
+        spool_->Forget(kept.front());
+        kept.pop_front();
+      }
       std::this_thread::yield();
       Flush();
     }
@@ -141,7 +144,7 @@ TEST_F(SpoolTest, AMillionBytesThroughASmallSpoolLeaveAFew) {
   int64_t bytes = 0;
   for (const std::string& path : Files())
     bytes += static_cast<int64_t>(std::filesystem::file_size(path));
-  EXPECT_LE(bytes, bytes_max_ + file_bytes_);
+  EXPECT_LE(bytes, bytes_max_);
   Die();
   Open();
   EXPECT_THAT(Use(), SizeIs(kept.size()));
