@@ -76,7 +76,8 @@ void Connection::CloseUp() {
 }
 
 WorkerStream::Offer Connection::Room() const {
-  if (cut_ || finishing_ || coordinator_ended_) return Offer::kClosed;
+  // Until it hears of a cut, it goes on writing into nothing.
+  if (cancelled_ || finishing_ || coordinator_ended_) return Offer::kClosed;
   if (queued_down_ <= stream_bytes_max_) return Offer::kQueued;
   was_full_ = true;
   return Offer::kFull;
@@ -110,11 +111,13 @@ WorkerStream::Offer Connection::Send(v1::CoordinatorMessage&& message, size_t by
   return Offer::kQueued;
 }
 
-void Connection::Cancel(absl::string_view) { Cut(); }
+void Connection::Cancel(absl::string_view) {
+  cancelled_ = true;
+  Cut();
+}
 
 void Connection::FinishWhenWritten(absl::Status) {
-  if (finishing_ || cut_) return;
-  finishing_ = true;
+  if (std::exchange(finishing_, true) || cut_) return;
   const MonotonicTime at = NextArrival(down_);
   EndWorker(at);
   EndCoordinator(at);

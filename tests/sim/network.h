@@ -99,6 +99,7 @@ class Connection final : public WorkerStream, public std::enable_shared_from_thi
   mutable bool was_full_ = false;
   MonotonicTime full_since_;
   bool up_closed_ = false;
+  bool cancelled_ = false;  // by the coordinator
   bool finishing_ = false;
   bool cut_ = false;
   bool worker_ended_ = false;
