@@ -1,8 +1,8 @@
 #include "client/input/read_ahead.h"
 
-#include "base/thread_name.h"
-
 #include <utility>
+
+#include "base/thread_name.h"
 
 namespace nightshift {
 

@@ -1,8 +1,8 @@
 #include "client/sim/gpu_runner.h"
 
-#include "base/thread_name.h"
-
 #include <sys/eventfd.h>
+
+#include "base/thread_name.h"
 
 namespace nightshift {
 

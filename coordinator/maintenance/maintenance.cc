@@ -1,9 +1,9 @@
 #include "coordinator/maintenance/maintenance.h"
 
-#include "base/thread_name.h"
-
 #include <algorithm>
 #include <utility>
+
+#include "base/thread_name.h"
 
 namespace nightshift {
 

@@ -1,9 +1,9 @@
 #include "coordinator/rpc/change_notifier.h"
 
-#include "base/thread_name.h"
-
 #include <algorithm>
 #include <utility>
+
+#include "base/thread_name.h"
 
 namespace nightshift {
 namespace {

@@ -1,8 +1,8 @@
 #include "coordinator/rpc/task_pool.h"
 
-#include "base/thread_name.h"
-
 #include <utility>
+
+#include "base/thread_name.h"
 
 namespace nightshift {
 

@@ -16,10 +16,12 @@ import os
 import re
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -54,30 +56,76 @@ def children_cpu():
 
 
 def timed(argv, **options):
-    """Runs to the end: (seconds, cpu seconds of it and its children)."""
+    """Runs to the end: (seconds, cpu seconds of it and its children, cpu by layer)."""
     cpu, start = children_cpu(), time.monotonic()
-    subprocess.run(argv, check=True, **options)
-    return time.monotonic() - start, children_cpu() - cpu
+    process = subprocess.Popen(argv, **options)
+    layers = Layers(process.pid)
+    if process.wait() != 0:
+        raise SystemExit(f"{argv[0]} ended with {process.returncode}")
+    return time.monotonic() - start, children_cpu() - cpu, layers
+
+
+LAYERS = (("ns-loop", "calls"), ("ns-committer", "commits"), ("nexting_thread", "gRPC"), ("default-executo", "gRPC"), ("grpc", "gRPC"),
+          ("rocksdb", "RocksDB's background"), ("ns-input", "reading the input"), ("ns-pool", "storing the input, reading results"),
+          ("ns-results", "results file"), ("ns-grants", "leases"), ("nightshift", "main thread"))
+
+
+class Layers(threading.Thread):
+    """CPU seconds of a process by layer, from its threads' names; what a thread used in its last 20 ms is missed."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.pid, self.seconds = pid, {}
+        self.start()
+
+    def run(self):
+        ticks = os.sysconf("SC_CLK_TCK")
+        while True:
+            try:
+                threads = os.listdir(f"/proc/{self.pid}/task")
+            except OSError:
+                return
+            for tid in threads:
+                try:
+                    with open(f"/proc/{self.pid}/task/{tid}/stat") as handle:
+                        name, fields = handle.read().split("(", 1)[1].rsplit(")", 1)
+                except OSError:
+                    continue
+                fields = fields.split()
+                self.seconds[tid] = (name, (int(fields[11]) + int(fields[12])) / ticks)
+            if not threads:
+                return
+            time.sleep(0.02)
+
+    def text(self, requests):
+        sums = {}
+        for name, seconds in self.seconds.values():
+            layer = next((label for start, label in LAYERS if name.startswith(start)), "other")
+            sums[layer] = sums.get(layer, 0) + seconds
+        return ", ".join(f"{label} {seconds / requests * 1e6:.1f}" for label, seconds in
+                         sorted(sums.items(), key=lambda item: -item[1]))
 
 
 def start_nginx(folder):
     body = json.dumps(ANSWER)
     conf = os.path.join(folder, "nginx.conf")
-    for port in range(18080, 18180):
-        with open(conf, "w") as handle:
-            handle.write(textwrap.dedent(f"""
-                worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log warn;
-                events {{ worker_connections 4096; }}
-                http {{
-                  access_log off; keepalive_requests 1000000; client_body_temp_path {folder}/body;
-                  proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-                  server {{ listen 127.0.0.1:{port} backlog=4096;
-                    location / {{ default_type application/json; return 200 '{body}'; }} }}
-                }}"""))
-        process = subprocess.Popen(["nginx", "-c", conf], stderr=subprocess.DEVNULL)
-        time.sleep(0.4)
-        if process.poll() is None:
-            return process, f"http://127.0.0.1:{port}"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with open(conf, "w") as handle:
+        handle.write(textwrap.dedent(f"""
+            worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log warn;
+            events {{ worker_connections 4096; }}
+            http {{
+              access_log off; keepalive_requests 1000000; client_body_temp_path {folder}/body;
+              proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+              server {{ listen 127.0.0.1:{port} backlog=4096;
+                location / {{ default_type application/json; return 200 '{body}'; }} }}
+            }}"""))
+    process = subprocess.Popen(["nginx", "-c", conf], stderr=subprocess.DEVNULL)
+    time.sleep(0.4)
+    if process.poll() is None:
+        return process, f"http://127.0.0.1:{port}"
     raise SystemExit("nginx did not start")
 
 
@@ -126,7 +174,7 @@ def main():
 
             data, target = os.path.join(folder, f"data{number}"), os.path.join(folder, "out.jsonl")
             served = cpu_of(nginx.pid)
-            seconds, cpu = timed([options.program, "run", source, "--backend", url + "/v1", "--data-dir", data, "--quiet",
+            seconds, cpu, layers = timed([options.program, "run", source, "--backend", url + "/v1", "--data-dir", data, "--quiet",
                                   "-o", target, "--errors", os.path.join(folder, "err.jsonl"), "--force"], cwd=folder)
             served = cpu_of(nginx.pid) - served
             lines = sum(1 for _ in open(target))
@@ -139,12 +187,13 @@ def main():
             with open(source) as lines_in, open(short, "w") as lines_out:
                 for _, line in zip(range(few), lines_in):
                     lines_out.write(line)
-            loop_seconds, loop_cpu = timed(["/usr/bin/python3", script, url, short, os.path.join(folder, "loop.jsonl"), str(options.concurrency)])
+            loop_seconds, loop_cpu, _ = timed(["/usr/bin/python3", script, url, short, os.path.join(folder, "loop.jsonl"), str(options.concurrency)])
             aiohttp = few / loop_seconds
 
             print(f"round {number}: wrk {wrk:,.0f}/s   aiohttp {aiohttp:,.0f}/s ({loop_cpu / few * 1e6:.0f} us CPU each)   "
                   f"nightshift {nightshift:,.0f}/s ({cpu / options.requests * 1e6:.1f} us CPU each, nginx {served / options.requests * 1e6:.1f})",
                   flush=True)
+            print(f"  us CPU per request by layer: {layers.text(options.requests)}", flush=True)
             for name, value in (("wrk", wrk), ("aiohttp", aiohttp), ("nightshift", nightshift)):
                 best[name] = max(best[name], value)
         print(f"best of {options.rounds}: nightshift / wrk = {best['nightshift'] / best['wrk']:.3f} (wanted: 0.25)   "

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import signal
 import subprocess
 import sys
@@ -26,23 +27,25 @@ def start_nginx(folder):
         {"index": 0, "message": {"role": "assistant", "content": "ok " * 60}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 60, "completion_tokens": 60, "total_tokens": 120}})
     conf = os.path.join(folder, "nginx.conf")
-    for port in range(18180, 18280):
-        with open(conf, "w") as handle:
-            handle.write(textwrap.dedent(f"""
-                worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log warn;
-                events {{ worker_connections 4096; }}
-                http {{
-                  log_format t '$msec'; keepalive_requests 100000000;
-                  client_body_temp_path {folder}/body; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
-                  uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-                  server {{ listen 127.0.0.1:{port} backlog=4096; access_log off;
-                    location /v1/chat {{ access_log {folder}/access.log t; default_type application/json; return 200 '{body}'; }}
-                    location / {{ default_type application/json; return 404 '{{}}'; }} }}
-                }}"""))
-        process = subprocess.Popen(["nginx", "-c", conf], stderr=subprocess.DEVNULL)
-        time.sleep(0.4)
-        if process.poll() is None:
-            return process, f"http://127.0.0.1:{port}"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with open(conf, "w") as handle:
+        handle.write(textwrap.dedent(f"""
+            worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log warn;
+            events {{ worker_connections 4096; }}
+            http {{
+              log_format t '$msec'; keepalive_requests 100000000;
+              client_body_temp_path {folder}/body; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
+              uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+              server {{ listen 127.0.0.1:{port} backlog=4096; access_log off;
+                location /v1/chat {{ access_log {folder}/access.log t; default_type application/json; return 200 '{body}'; }}
+                location / {{ default_type application/json; return 404 '{{}}'; }} }}
+            }}"""))
+    process = subprocess.Popen(["nginx", "-c", conf], stderr=subprocess.DEVNULL)
+    time.sleep(0.4)
+    if process.poll() is None:
+        return process, f"http://127.0.0.1:{port}"
     raise SystemExit("nginx did not start")
 
 
