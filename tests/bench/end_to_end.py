@@ -71,7 +71,7 @@ LAYERS = (("ns-loop", "calls"), ("ns-committer", "commits"), ("nexting_thread", 
 
 
 class Layers(threading.Thread):
-    """CPU seconds of a process by layer, from its threads' names; what a thread used in its last 20 ms is missed."""
+    """CPU seconds of a process by layer, from its threads' names; what a thread used in its last 100 ms is missed."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)
@@ -95,7 +95,7 @@ class Layers(threading.Thread):
                 self.seconds[tid] = (name, (int(fields[11]) + int(fields[12])) / ticks)
             if not threads:
                 return
-            time.sleep(0.02)
+            time.sleep(0.1)
 
     def text(self, requests):
         sums = {}

@@ -27,7 +27,16 @@ absl::StatusOr<std::unique_ptr<BackendTarget>> BackendTarget::Create(BackendSpec
   for (int number = 0;; ++number) {
     const absl::string_view path = EndpointPath(static_cast<Endpoint>(number));
     if (number > 0 && path.empty()) break;
-    target->urls_.push_back(path.empty() ? "" : absl::StrCat(target->spec_.base_url, path));
+    CurlUrlPtr& parsed = target->urls_.emplace_back();
+    if (path.empty()) continue;
+    parsed.reset(curl_url());
+    NIGHTSHIFT_CHECK(parsed != nullptr, "out of memory");
+    const std::string text = absl::StrCat(target->spec_.base_url, path);
+    const CURLUcode code = curl_url_set(parsed.get(), CURLUPART_URL, text.c_str(), 0);
+    if (code != CURLUE_OK) {
+      return absl::InvalidArgumentError(absl::StrCat("backend \"", target->spec_.name, "\": ", text,
+                                                     " is no URL: ", curl_url_strerror(code)));
+    }
   }
   AddHeader(target->headers_, "Content-Type: application/json");
   AddHeader(target->headers_, "Expect:");  // else libcurl asks before a large body, and waits
@@ -36,10 +45,9 @@ absl::StatusOr<std::unique_ptr<BackendTarget>> BackendTarget::Create(BackendSpec
   return target;
 }
 
-const char* BackendTarget::url(Endpoint endpoint) const {
+CURLU* BackendTarget::url(Endpoint endpoint) const {
   const size_t number = static_cast<size_t>(endpoint);
-  if (number >= urls_.size() || urls_[number].empty()) return nullptr;
-  return urls_[number].c_str();
+  return number < urls_.size() ? urls_[number].get() : nullptr;
 }
 
 void BackendTarget::Prepare(CURL* easy) const {

@@ -21,8 +21,9 @@ class BackendTarget {
   static absl::StatusOr<std::unique_ptr<BackendTarget>> Create(BackendSpec spec);
 
   const BackendSpec& spec() const { return spec_; }
-  // Null for an endpoint that this build does not know.
-  const char* url(Endpoint endpoint) const;
+  // Taken apart already, since libcurl would do that for every call. Null for an endpoint that this
+  // build does not know.
+  CURLU* url(Endpoint endpoint) const;
 
   // Sets everything about `easy` that is the same for every request to this backend, `method`
   // aside: headers, key, proxy, protocols.
@@ -36,7 +37,7 @@ class BackendTarget {
 
   const BackendSpec spec_;
   bool loopback_ = false;
-  std::vector<std::string> urls_;  // by endpoint number
+  std::vector<CurlUrlPtr> urls_;  // by endpoint number
   CurlListPtr headers_;
 };
 

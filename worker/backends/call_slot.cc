@@ -83,9 +83,9 @@ void CallSlot::Begin(CallRequest request, absl::Time wall_now, bool fresh_connec
   SetOption(easy, CURLOPT_POSTFIELDS, request_.body.data());
   SetOption(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request_.body.size()));
   if (url_endpoint_ != request_.endpoint) {
-    const char* const url = target_.url(request_.endpoint);
+    CURLU* const url = target_.url(request_.endpoint);
     NIGHTSHIFT_CHECK(url != nullptr, "a request without an endpoint cannot be called");
-    SetOption(easy, CURLOPT_URL, url);
+    SetOption(easy, CURLOPT_CURLU, url);
     url_endpoint_ = request_.endpoint;
   }
   if (fresh_connection_ != fresh_connection) {

@@ -23,9 +23,13 @@ struct CurlShareDeleter {
 struct CurlListDeleter {
   void operator()(curl_slist* list) const { curl_slist_free_all(list); }
 };
+struct CurlUrlDeleter {
+  void operator()(CURLU* url) const { curl_url_cleanup(url); }
+};
 using CurlEasyPtr = std::unique_ptr<CURL, CurlEasyDeleter>;
 using CurlMultiPtr = std::unique_ptr<CURLM, CurlMultiDeleter>;
 using CurlSharePtr = std::unique_ptr<CURLSH, CurlShareDeleter>;
+using CurlUrlPtr = std::unique_ptr<CURLU, CurlUrlDeleter>;
 using CurlListPtr = std::unique_ptr<curl_slist, CurlListDeleter>;
 
 // Options are constants of ours: one that libcurl refuses is a mistake in this program.

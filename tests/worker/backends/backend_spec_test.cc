@@ -172,8 +172,15 @@ TEST(BackendTargetTest, UrlsAreMadeOfBaseAndEndpoint) {
   spec.base_url = "http://h:1/base";
   const auto target = BackendTarget::Create(spec);
   ASSERT_TRUE(target.ok());
-  EXPECT_STREQ((*target)->url(Endpoint::kChatCompletions), "http://h:1/base/v1/chat/completions");
-  EXPECT_STREQ((*target)->url(Endpoint::kScore), "http://h:1/base/v1/score");
+  const auto text = [&](Endpoint endpoint) {
+    char* whole = nullptr;
+    EXPECT_EQ(curl_url_get((*target)->url(endpoint), CURLUPART_URL, &whole, 0), CURLUE_OK);
+    const std::string copy = whole == nullptr ? "" : whole;
+    curl_free(whole);
+    return copy;
+  };
+  EXPECT_EQ(text(Endpoint::kChatCompletions), "http://h:1/base/v1/chat/completions");
+  EXPECT_EQ(text(Endpoint::kScore), "http://h:1/base/v1/score");
   EXPECT_EQ((*target)->url(Endpoint::kUnspecified), nullptr);
 }
 
