@@ -3,20 +3,18 @@
 #
 #   clang   builds the program with thread-safety analysis as errors
 #   dev     everything: unit, tidy, command line, integration and fault tests
+#   asan    unit tests under AddressSanitizer and UBSan
+#   tsan    what links neither gRPC nor RocksDB, under ThreadSanitizer
 #
 #   deploy/test.sh            all of it
 #   deploy/test.sh dev        only the named presets
-#   deploy/test.sh asan       unit tests under AddressSanitizer and UBSan
-#   deploy/test.sh tsan       pure logic under ThreadSanitizer
-#
-# The sanitizers are by name only until all of their tests have been seen clean: tests/README.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 deploy/install.sh
 
 presets=("$@")
-[ ${#presets[@]} -gt 0 ] || presets=(clang dev)
+[ ${#presets[@]} -gt 0 ] || presets=(clang dev asan tsan)
 
 for preset in "${presets[@]}"; do
   started=$SECONDS

@@ -127,12 +127,13 @@ absl::StatusOr<std::unique_ptr<LineSink>> LineSink::Open(const std::string& path
 }
 
 absl::StatusOr<WrittenFiles> WriteOutputs(
-    JobClient& client, const v1::JobStatus& job, const OutputPaths& paths, ResultsAhead* ahead,
-    const std::function<bool()>& cancelled,
+    JobClient& client, const v1::JobStatus& job, const OutputPaths& paths,
+    std::unique_ptr<ResultsAhead> ahead, const std::function<bool()>& cancelled,
     const std::function<void(const std::string&)>& look_at_errors) {
   WrittenFiles written;
   absl::StatusOr<int64_t> result_lines = absl::UnavailableError("not begun");
   if (ahead != nullptr) result_lines = ahead->Finish(cancelled);
+  ahead.reset();  // what it could not finish takes no room beside the new one
   if (!result_lines.ok() && !absl::IsCancelled(result_lines.status())) {
     result_lines = CopyLines(client, job.id(), v1::ReadOutputRequest::RESULTS, paths.results,
                              /*always=*/true, cancelled, nullptr);

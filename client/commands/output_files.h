@@ -51,8 +51,8 @@ class ResultsAhead;
 // then as before. `ahead` (may be null) has been writing the results file; what it cannot finish is
 // written afresh. `look_at_errors` (may be null) is shown the error lines, some at a time.
 absl::StatusOr<WrittenFiles> WriteOutputs(
-    JobClient& client, const v1::JobStatus& job, const OutputPaths& paths, ResultsAhead* ahead,
-    const std::function<bool()>& cancelled,
+    JobClient& client, const v1::JobStatus& job, const OutputPaths& paths,
+    std::unique_ptr<ResultsAhead> ahead, const std::function<bool()>& cancelled,
     const std::function<void(const std::string&)>& look_at_errors);
 
 // Whether the file at `path` may be replaced by one of this job's: nothing can be lost there, or it

@@ -1,5 +1,7 @@
 // The results file of a job that runs, written as its first unfinished request moves on: when the
 // job ends, little is left to do. The file appears at the end, whole, as always.
+// Until then it has no name, so that its room cannot be seen: where the disk has little left it is
+// given up, well before the coordinator stops work for want of room.
 //
 // Used from one thread; it reads on another.
 #ifndef NIGHTSHIFT_CLIENT_COMMANDS_RESULTS_AHEAD_H_
@@ -21,8 +23,10 @@ namespace nightshift {
 
 class ResultsAhead {
  public:
-  // `client` must outlive it. `path` is a file: lines cannot be taken back from anything else.
-  ResultsAhead(JobClient& client, const std::string& job_id, std::unique_ptr<LineSink> file);
+  // `client` must outlive it. `file` is a file at `path`: lines cannot be taken back from anything
+  // else.
+  ResultsAhead(JobClient& client, const std::string& job_id, const std::string& path,
+               std::unique_ptr<LineSink> file);
   // Gives up what has not been finished; the file is then as before.
   ~ResultsAhead();
 
@@ -33,7 +37,8 @@ class ResultsAhead {
  private:
   absl::StatusOr<int64_t> Copy();
 
-  const std::unique_ptr<LineSink> file_;
+  const std::string folder_;
+  std::unique_ptr<LineSink> file_;  // the thread's, until it has ended
   const std::unique_ptr<OutputStream> stream_;
 
   Mutex mutex_;

@@ -294,7 +294,7 @@ class RunSession {
     if (IsSpecialFile(paths_.results)) return;
     absl::StatusOr<std::unique_ptr<LineSink>> file = LineSink::Open(paths_.results);
     if (!file.ok()) return;
-    ahead_ = std::make_unique<ResultsAhead>(*client_, job_.id(), *std::move(file));
+    ahead_ = std::make_unique<ResultsAhead>(*client_, job_.id(), paths_.results, *std::move(file));
   }
 
   // By a budget or its error rate: over for this command, but not ended.
@@ -314,14 +314,14 @@ class RunSession {
   int Finish() {
     stop_.EnterFiles();
     ErrorExamples examples(job_);
+    if (JobIsPaused()) ahead_.reset();
     absl::StatusOr<WrittenFiles> written = WriteOutputs(
-        *client_, job_, paths_, JobIsPaused() ? nullptr : ahead_.get(),
-        [this] { return stop_.signal() != 0; },
+        *client_, job_, paths_, std::move(ahead_), [this] { return stop_.signal() != 0; },
         [&examples](const std::string& lines) { examples.Look(lines); });
     if (!written.ok()) {
       if (stop_.signal() != 0) {
         console_.Say(
-            absl::StrCat("Stopped: all is answered and saved, the files are not written.\n",
+            absl::StrCat("Stopped: all is answered and saved, not all of the files are written.\n",
                          stop_.ResumeText()));
         return End(static_cast<int>(ExitCodeOfSignal(stop_.signal())));
       }

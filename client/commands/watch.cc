@@ -10,6 +10,7 @@
 #include "client/cli/shell_quote.h"
 #include "client/commands/follow.h"
 #include "client/commands/outcome_text.h"
+#include "client/commands/results_ahead.h"
 #include "client/output/text_table.h"
 
 namespace nightshift {

@@ -38,7 +38,7 @@ void ReadAhead::Run() {
   size_t bytes = 0;
   InputItem item;
   bool wanted = true;
-  while (wanted) {
+  while (wanted && !stop_) {
     const absl::StatusOr<bool> more = reader_->Next(&item);
     if (!more.ok()) end = more.status();
     if (!more.ok() || !*more) break;

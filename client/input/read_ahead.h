@@ -1,10 +1,12 @@
 // An input that is read on a thread of its own, so that lines are taken apart while earlier ones
 // are stored: the two cost about the same.
 //
-// Used from one thread. Holds at most kReadAheadBatches batches beyond the one given out.
+// Used from one thread. Holds at most kReadAheadBatches batches beyond the one given out, and the one
+// that is being read.
 #ifndef NIGHTSHIFT_CLIENT_INPUT_READ_AHEAD_H_
 #define NIGHTSHIFT_CLIENT_INPUT_READ_AHEAD_H_
 
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -24,7 +26,7 @@ class ReadAhead {
  public:
   // Starts reading.
   explicit ReadAhead(std::unique_ptr<InputReader> reader);
-  // Stops reading; waits for the read under way, which a quiet pipe can make long.
+  // Stops reading; waits for the item under way, which a quiet pipe can make long.
   ~ReadAhead();
 
   // The next items in order; empty at the end. Errors as InputReader::Next, after all items before.
@@ -45,7 +47,7 @@ class ReadAhead {
   std::vector<std::vector<InputItem>> batches_ ABSL_GUARDED_BY(mutex_);
   absl::Status end_ ABSL_GUARDED_BY(mutex_);  // OK: the end of the input
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> stop_ = false;  // set under the mutex
 
   std::thread thread_;  // last: it uses the others
 };
