@@ -112,7 +112,8 @@ class CoordinatorImpl final : public Coordinator {
   }
 
   void MakeParts() {
-    streams_ = std::make_unique<WorkerStreams>(*dispatcher_, clock_);
+    streams_ = std::make_unique<WorkerStreams>(
+        *dispatcher_, clock_, [this](WorkerNumber worker) { committer_->DropWaiting(worker); });
     committer_ = std::make_unique<Committer>(
         CommitterOptions{}, *store_, *dispatcher_, clock_,
         [this](const Outgoing& outgoing) { streams_->Send(outgoing); },

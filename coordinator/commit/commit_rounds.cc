@@ -1,5 +1,6 @@
 #include "coordinator/commit/commit_rounds.h"
 
+#include <deque>
 #include <map>
 #include <string>
 #include <utility>
@@ -44,6 +45,10 @@ absl::StatusOr<int64_t> CommitRounds::TotalOf(JobNumber job) const {
 
 void CommitRounds::Add(WorkerNumber worker, v1::ResultBatch batch) {
   messages_.push_back({worker, std::move(batch)});
+}
+
+void CommitRounds::DropWaiting(WorkerNumber worker) {
+  std::erase_if(messages_, [worker](const Message& message) { return message.worker == worker; });
 }
 
 void CommitRounds::Add(WaitingCommand* command) { commands_.push_back(command); }

@@ -50,6 +50,8 @@ class CommitRounds {
 
   // Results of one message of a worker.
   void Add(WorkerNumber worker, v1::ResultBatch batch);
+  // Forgets the results of `worker` that no round has taken: it sends them again.
+  void DropWaiting(WorkerNumber worker);
   // Must stay until it is answered, or given back by TakeUnanswered.
   void Add(WaitingCommand* command);
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -37,6 +38,8 @@ struct Committer::Impl {
   // Waits while the disk is too full to commit the next round: results stay, commands are refused.
   // False when it is time to stop instead.
   bool AwaitRoom();
+  // Drops what DropWaiting was asked to and is with the rounds already.
+  void DropFromRounds() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Answers all commands.
   void Refuse(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void Break(const absl::Status& why);
@@ -54,6 +57,8 @@ struct Committer::Impl {
   CondVar arrived;   // something for the thread
   CondVar finished;  // something for those in Execute
   std::vector<Message> new_messages ABSL_GUARDED_BY(mutex);
+  // Whose results the rounds are to drop before they get `new_messages`.
+  absl::flat_hash_set<WorkerNumber> to_drop ABSL_GUARDED_BY(mutex);
   // Of threads in Execute; they live on those threads' stacks.
   std::vector<WaitingCommand*> new_commands ABSL_GUARDED_BY(mutex);
   bool nudged ABSL_GUARDED_BY(mutex) = false;
@@ -72,11 +77,17 @@ bool Committer::Impl::TakeArrivals() {
     arrived.Wait(&mutex);
   }
   const bool asked = std::exchange(nudged, false);
+  DropFromRounds();
   for (Message& message : new_messages) rounds.Add(message.worker, std::move(message.batch));
   new_messages.clear();
   for (WaitingCommand* command : new_commands) rounds.Add(command);
   new_commands.clear();
   return !stopping || rounds.HasWork() || asked;
+}
+
+void Committer::Impl::DropFromRounds() {
+  for (const WorkerNumber worker : to_drop) rounds.DropWaiting(worker);
+  to_drop.clear();
 }
 
 void Committer::Impl::Finish(const std::vector<WaitingCommand*>& answered) {
@@ -98,6 +109,7 @@ bool Committer::Impl::AwaitRoom() {
     }
     MutexLock lock(&mutex);
     Refuse(room);
+    DropFromRounds();
     if (stopping) return false;
     arrived.WaitFor(&mutex, kFullDiskLook);
   }
@@ -164,6 +176,13 @@ void Committer::AddResults(WorkerNumber worker, v1::ResultBatch batch) {
   if (impl_->stopping || !impl_->closed.ok()) return;  // the worker keeps and resends them
   impl_->new_messages.push_back({worker, std::move(batch)});
   impl_->arrived.Signal();
+}
+
+void Committer::DropWaiting(WorkerNumber worker) {
+  MutexLock lock(&impl_->mutex);
+  std::erase_if(impl_->new_messages,
+                [worker](const Impl::Message& message) { return message.worker == worker; });
+  impl_->to_drop.insert(worker);  // the thread alone touches the rounds
 }
 
 absl::Status Committer::Execute(JobCommand command) {

@@ -37,6 +37,11 @@ class Committer final : public CommandSink {
   // Queues the results of one message. They are acknowledged by sequence through `send`.
   void AddResults(WorkerNumber worker, v1::ResultBatch batch);
 
+  // `worker` has said Hello, so it sends again whatever has not been acknowledged: its results that
+  // wait and are in no round yet are dropped, since else each reconnect on a full disk would leave
+  // another copy of them here. To be called before the results of its new stream are added.
+  void DropWaiting(WorkerNumber worker);
+
   absl::Status Execute(JobCommand command) override;
   void Nudge() override;
 

@@ -11,8 +11,9 @@ constexpr uint64_t kAnyAge = UINT64_MAX;
 
 }  // namespace
 
-WorkerStreams::WorkerStreams(Dispatcher& dispatcher, Clock& clock)
-    : dispatcher_(dispatcher), clock_(clock) {}
+WorkerStreams::WorkerStreams(Dispatcher& dispatcher, Clock& clock,
+                             std::function<void(WorkerNumber)> on_hello)
+    : dispatcher_(dispatcher), clock_(clock), on_hello_(std::move(on_hello)) {}
 
 absl::StatusOr<WorkerNumber> WorkerStreams::Open(const v1::Hello& hello,
                                                  std::shared_ptr<WorkerStream> stream) {
@@ -33,6 +34,7 @@ absl::StatusOr<WorkerNumber> WorkerStreams::Open(const v1::Hello& hello,
     if (replaced_worker != 0) dispatcher_.OnStreamClosed(replaced_worker, clock_.Now());
     return reply.status();
   }
+  on_hello_(reply->worker);
   // Queued before anyone else can find the stream, so that it is the first message.
   v1::CoordinatorMessage welcome;
   *welcome.mutable_welcome() = std::move(reply->welcome);

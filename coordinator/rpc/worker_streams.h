@@ -7,7 +7,8 @@
 // mutex, and only for the stream that is the worker's present one.
 //
 // Thread-safe. Locks: order_mutex_ before mutex_, both before those of a Stream and of the
-// dispatcher, which calls its wake-up with none of its own held.
+// dispatcher, which calls its wake-up with none of its own held; order_mutex_ before those that
+// `on_hello` takes.
 #ifndef NIGHTSHIFT_COORDINATOR_RPC_WORKER_STREAMS_H_
 #define NIGHTSHIFT_COORDINATOR_RPC_WORKER_STREAMS_H_
 
@@ -60,8 +61,10 @@ class WorkerStream {
 
 class WorkerStreams {
  public:
-  // The references must outlive it.
-  WorkerStreams(Dispatcher& dispatcher, Clock& clock);
+  // `on_hello` is called with each worker that Open takes in, before anything can come up its new
+  // stream and in the order of the Hellos; under order_mutex_, so it must not call back. The
+  // references must outlive this.
+  WorkerStreams(Dispatcher& dispatcher, Clock& clock, std::function<void(WorkerNumber)> on_hello);
 
   // --- from a stream ---------------------------------------------------------------------------
   // Takes the stream's Hello to the dispatcher and sends the Welcome. An older stream of the same
@@ -109,6 +112,7 @@ class WorkerStreams {
 
   Dispatcher& dispatcher_;
   Clock& clock_;
+  const std::function<void(WorkerNumber)> on_hello_;
 
   // Orders what the dispatcher hears of streams.
   Mutex order_mutex_;

@@ -139,7 +139,7 @@ class GrantLoopTest : public ::testing::Test {
 
   const std::unique_ptr<Store> store_ = NewMemoryStore();
   JobWorld world_{*store_};
-  WorkerStreams streams_{world_.dispatcher(), Clock::Real()};
+  WorkerStreams streams_{world_.dispatcher(), Clock::Real(), [](WorkerNumber) {}};
   GrantLoop loop_{*store_, world_.dispatcher(), world_.committer(), streams_, Clock::Real()};
 };
 
@@ -238,7 +238,7 @@ TEST_F(GrantLoopTest, BrokenStoreSendsNothing) {
   StoppingStore stopping(*store_, 0);
   world_.SubmitJob(10);
   JobWorld world(stopping);
-  WorkerStreams streams(world.dispatcher(), Clock::Real());
+  WorkerStreams streams(world.dispatcher(), Clock::Real(), [](WorkerNumber) {});
   GrantLoop loop(stopping, world.dispatcher(), world.committer(), streams, Clock::Real());
   auto stream = std::make_shared<LeaseStream>(stopping);
   v1::Hello hello;

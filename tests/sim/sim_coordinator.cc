@@ -109,7 +109,8 @@ void SimCoordinator::Start() {
     OnBroken();
     return;
   }
-  streams_ = std::make_unique<WorkerStreams>(*dispatcher_, environment_.scheduler.clock());
+  streams_ = std::make_unique<WorkerStreams>(*dispatcher_, environment_.scheduler.clock(),
+                                             [this](WorkerNumber worker) { DropWaiting(worker); });
   CommitterOptions options;
   options.batch_results_max = environment_.plan.commit_results_max;
   options.deltas_per_chunk_max = environment_.plan.deltas_per_chunk_max;
@@ -215,6 +216,11 @@ void SimCoordinator::AddResults(WorkerNumber worker, v1::ResultBatch batch) {
   }
   new_results_.emplace_back(worker, std::move(batch));
   arrived_.NotifyAll();
+}
+
+void SimCoordinator::DropWaiting(WorkerNumber worker) {
+  std::erase_if(new_results_, [worker](const auto& waiting) { return waiting.first == worker; });
+  rounds_->DropWaiting(worker);
 }
 
 absl::Status SimCoordinator::Execute(JobCommand command) {

@@ -64,6 +64,7 @@ class SimCoordinator final : public CommandSink {
   void RunGrants();
   void RunMaintenance();
   void AddResults(WorkerNumber worker, v1::ResultBatch batch);
+  void DropWaiting(WorkerNumber worker);
   void AnswerAll(const std::vector<WaitingCommand*>& commands);
   void OnWakeUp();
   void OnBroken();

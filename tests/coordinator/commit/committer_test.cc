@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -317,6 +318,39 @@ TEST_F(CommitterTest, OnAFullDiskResultsWaitAndCommandsAreRefused) {
   EXPECT_EQ(world.Status(job).state(), v1::JOB_STATE_COMPLETED);
   EXPECT_EQ(world.broken_count(), 0);
   world.ExpectAuditAgrees(job);
+}
+
+// A worker that reconnects while the disk is full sends everything again: what waits of it must not
+// grow with each time.
+TEST_F(CommitterTest, WhatWaitsOfAWorkerIsDroppedAtItsHello) {
+  world_.reset();
+  FullStore store(*store_);
+  JobWorld::Options options;
+  options.committer.batch_results_max = 1;
+  JobWorld world(store, options);
+  const JobNumber job = world.SubmitJob(4);
+  const std::vector<RequestId> ids = *world.Lease(4);
+  ASSERT_EQ(ids.size(), 4u);
+  const auto add = [&](std::vector<RequestId> some) {
+    v1::ResultBatch batch;
+    for (const RequestId id : some) {
+      *batch.add_results() = world.Result(id, v1::AttemptResult::ANSWERED);
+    }
+    world.committer().AddResults(1, std::move(batch));
+  };
+  store.full = true;
+  add({ids[0], ids[1]});
+  // Refused when the committer has looked at the disk: the first result is in a round, the second
+  // waits with the rounds, and the third arrives later.
+  EXPECT_TRUE(absl::IsResourceExhausted(world.Control(job, JobCommand::Kind::kPause)));
+  add({ids[2]});
+  world.committer().DropWaiting(2);  // another worker's Hello
+  world.committer().DropWaiting(1);
+  add({ids[3]});
+  store.full = false;
+  world.committer().Shutdown();
+  EXPECT_EQ(world.acknowledged(), (std::set<uint64_t>{1, 4}));
+  EXPECT_EQ(world.Status(job).counts().succeeded(), 2);
 }
 
 TEST_F(CommitterTest, EndsOnAFullDiskWithoutWaitingForRoom) {

@@ -104,7 +104,9 @@ class WorkerStreamsTest : public ::testing::Test {
 
   FakeClock clock_;
   Dispatcher dispatcher_{DispatcherOptions{}};
-  WorkerStreams streams_{dispatcher_, clock_};
+  std::vector<WorkerNumber> hellos_;
+  WorkerStreams streams_{dispatcher_, clock_,
+                         [this](WorkerNumber worker) { hellos_.push_back(worker); }};
 };
 
 TEST_F(WorkerStreamsTest, WelcomeIsTheFirstMessage) {
@@ -114,6 +116,16 @@ TEST_F(WorkerStreamsTest, WelcomeIsTheFirstMessage) {
   v1::CoordinatorMessage lease = LeaseMessage();
   EXPECT_EQ(streams_.SendLease(*worker, streams_.opened(), std::move(lease), 10), Offer::kQueued);
   EXPECT_THAT(stream->kinds(), ElementsAre(MessageKind::kWelcome, MessageKind::kLease));
+}
+
+TEST_F(WorkerStreamsTest, EachHelloThatIsTakenInIsToldOnce) {
+  const auto worker = streams_.Open(HelloOf("s"), std::make_shared<FakeStream>());
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  ASSERT_TRUE(streams_.Open(HelloOf("s"), std::make_shared<FakeStream>()).ok());
+  v1::Hello refused = HelloOf("t");
+  refused.set_protocol("of another time");
+  ASSERT_FALSE(streams_.Open(refused, std::make_shared<FakeStream>()).ok());
+  EXPECT_THAT(hellos_, ElementsAre(*worker, *worker));
 }
 
 TEST_F(WorkerStreamsTest, LateEndOfAReplacedStreamIsNotTheWorkersEnd) {
