@@ -59,9 +59,12 @@ void CommitRounds::TakeRound() {
   TakeCommands();
 }
 
-absl::Status CommitRounds::CheckRoom() {
+bool CommitRounds::NeedsRoom() {
   TakeRound();
-  if (results_.empty() && waiting_.empty() && !more_) return absl::OkStatus();
+  return !results_.empty() || !waiting_.empty() || more_;
+}
+
+absl::Status CommitRounds::CheckRoom() const {
   size_t bytes = results_.size() * kRowBytesPerResult + kOtherBytes;
   for (const ResultEvent& event : results_) bytes += event.result.body().size();
   for (const WaitingCommand* waiting : waiting_) bytes += waiting->command.extra.byte_size();

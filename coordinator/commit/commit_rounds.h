@@ -59,9 +59,12 @@ class CommitRounds {
   // dispatcher's own. A round without anything to do looks at the store's health, no more.
   bool HasWork() const { return !messages_.empty() || !commands_.empty() || more_; }
 
-  // Whether the disk has room for the next round, which is taken together here if it was not:
-  // ResourceExhausted when it is too full. The round stays for another look, or for DoRound.
-  absl::Status CheckRoom();
+  // Whether the next round, which is taken together here if it was not, may write something. One
+  // that does not needs no room, and says nothing about the disk.
+  bool NeedsRoom();
+  // Whether the disk has room for that round: ResourceExhausted when it is too full. The round
+  // stays for another look, or for DoRound. Only after NeedsRoom.
+  absl::Status CheckRoom() const;
 
   // On error nothing of the round is acknowledged or answered, and no other round may follow.
   absl::Status DoRound();

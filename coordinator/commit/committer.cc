@@ -46,7 +46,9 @@ struct Committer::Impl {
 
   const std::function<void(absl::Status)> on_broken;
 
-  CommitRounds rounds;  // the committer's thread alone
+  // The committer's thread alone.
+  CommitRounds rounds;
+  bool told_full = false;  // the log says that nothing is committed, and not yet that it is again
 
   struct Message {
     WorkerNumber worker = 0;
@@ -97,14 +99,15 @@ void Committer::Impl::Finish(const std::vector<WaitingCommand*>& answered) {
 }
 
 bool Committer::Impl::AwaitRoom() {
-  bool told = false;
-  for (;;) {
+  while (rounds.NeedsRoom()) {
     const absl::Status room = rounds.CheckRoom();
     if (!absl::IsResourceExhausted(room)) {
-      if (told) LogInfo("the disk has room again: what has waited is committed");
+      if (room.ok() && std::exchange(told_full, false)) {
+        LogInfo("the disk has room again: what has waited is committed");
+      }
       return true;
     }
-    if (!std::exchange(told, true)) {
+    if (!std::exchange(told_full, true)) {
       LogWarning("nothing is committed for now, results wait: ", room.message());
     }
     MutexLock lock(&mutex);
@@ -113,6 +116,7 @@ bool Committer::Impl::AwaitRoom() {
     if (stopping) return false;
     arrived.WaitFor(&mutex, kFullDiskLook);
   }
+  return true;
 }
 
 void Committer::Impl::Refuse(const absl::Status& status) {

@@ -7,13 +7,22 @@
 namespace nightshift {
 
 MaintenanceTask NewExpirer(Dispatcher& dispatcher, CommandSink& committer, Clock& clock) {
-  return {"expirer", absl::Seconds(1), [&dispatcher, &committer, &clock] {
+  return {"expirer", absl::Seconds(1),
+          [&dispatcher, &committer, &clock, told_full = false]() mutable {
             for (const JobNumber job : dispatcher.ExpiredJobs(clock.WallNow())) {
               const absl::StatusOr<v1::JobRecord> record = dispatcher.GetRecord(job);
               JobCommand command;
               command.kind = JobCommand::Kind::kExpire;
               command.job = job;
               const absl::Status status = committer.Execute(std::move(command));
+              if (absl::IsResourceExhausted(status)) {
+                if (!std::exchange(told_full, true)) {
+                  LogWarning("jobs past their deadline are ended when there is room again: ",
+                             status.message());
+                }
+                return;  // the others would fare no better
+              }
+              told_full = false;
               if (!record.ok()) continue;
               if (status.ok()) {
                 LogInfo(record->id(),

@@ -8,8 +8,8 @@
 
 namespace nightshift {
 
-// Every second. A job that ends by itself just then stays as it ended. The references must outlive
-// the task.
+// Every second. A job that ends by itself just then stays as it ended; while the disk is too full
+// for it (ResourceExhausted) it is tried again. The references must outlive the task.
 MaintenanceTask NewExpirer(Dispatcher& dispatcher, CommandSink& committer, Clock& clock);
 
 }  // namespace nightshift

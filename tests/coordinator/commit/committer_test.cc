@@ -6,10 +6,12 @@
 #include <atomic>
 #include <memory>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "coordinator/jobs/recovery.h"
 #include "storage/keys.h"
 #include "storage/memory_store.h"
@@ -351,6 +353,31 @@ TEST_F(CommitterTest, WhatWaitsOfAWorkerIsDroppedAtItsHello) {
   world.committer().Shutdown();
   EXPECT_EQ(world.acknowledged(), (std::set<uint64_t>{1, 4}));
   EXPECT_EQ(world.Status(job).counts().succeeded(), 2);
+}
+
+// A command that was refused leaves nothing to commit; that is no sign of room.
+TEST_F(CommitterTest, RoomIsSaidToBeBackOnlyWhenItIs) {
+  world_.reset();
+  FullStore store(*store_);
+  JobWorld world(store);
+  const JobNumber job = world.SubmitJob(1);
+  SetLogLevel(LogLevel::kInfo);
+  ::testing::internal::CaptureStderr();
+  store.full = true;
+  for (int i = 0; i < 3; ++i) {  // each wakes the committer, which looks again
+    EXPECT_TRUE(absl::IsResourceExhausted(world.Control(job, JobCommand::Kind::kPause)));
+  }
+  const std::string held = ::testing::internal::GetCapturedStderr();
+  ::testing::internal::CaptureStderr();
+  store.full = false;
+  EXPECT_TRUE(world.Control(job, JobCommand::Kind::kPause).ok());
+  const std::string on = ::testing::internal::GetCapturedStderr();
+  SetLogLevel(LogLevel::kWarning);
+  const size_t told = held.find("nothing is committed");
+  EXPECT_NE(told, std::string::npos) << held;
+  EXPECT_EQ(held.find("nothing is committed", told + 1), std::string::npos) << held;
+  EXPECT_EQ(held.find("room again"), std::string::npos) << held;
+  EXPECT_NE(on.find("room again"), std::string::npos) << on;
 }
 
 TEST_F(CommitterTest, EndsOnAFullDiskWithoutWaitingForRoom) {

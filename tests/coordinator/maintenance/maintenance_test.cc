@@ -1,9 +1,11 @@
 #include "coordinator/maintenance/maintenance.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "coordinator/commit/command_sink.h"
 #include "coordinator/maintenance/disk_watcher.h"
 #include "coordinator/maintenance/expirer.h"
 #include "coordinator/maintenance/lease_reaper.h"
@@ -111,6 +113,47 @@ TEST_F(TasksTest, ExpirerEndsJobsPastTheirDeadlineAndNoOthers) {
   EXPECT_EQ(world_.Status(limited).counts().expired(), 3);
   EXPECT_EQ(world_.Status(unlimited).counts().pending(), 3);
   expirer.run();  // nothing more to do
+}
+
+// Refuses what it is asked for while the disk is full.
+class FullSink final : public CommandSink {
+ public:
+  explicit FullSink(CommandSink& inner) : inner_(inner) {}
+  absl::Status Execute(JobCommand command) override {
+    ++asked;
+    if (full) return absl::ResourceExhaustedError("the disk is full");
+    return inner_.Execute(std::move(command));
+  }
+  void Nudge() override { inner_.Nudge(); }
+
+  bool full = true;
+  int asked = 0;
+
+ private:
+  CommandSink& inner_;
+};
+
+TEST_F(TasksTest, ExpirerWaitsForRoomOnTheDiskAndSaysSoOnce) {
+  v1::JobOptions options;
+  options.set_deadline_ms(absl::ToInt64Milliseconds(absl::Hours(1)));
+  const JobNumber first = world_.SubmitJob(3, options);
+  const JobNumber second = world_.SubmitJob(3, options);
+  FullSink sink(world_.committer());
+  MaintenanceTask expirer = NewExpirer(world_.dispatcher(), sink, world_.clock());
+  world_.clock().Advance(absl::Hours(2));
+  ::testing::internal::CaptureStderr();
+  expirer.run();
+  expirer.run();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(sink.asked, 2) << "one look each time is enough";
+  const size_t once = said.find("when there is room again");
+  EXPECT_NE(once, std::string::npos) << said;
+  EXPECT_EQ(said.find("when there is room again", once + 1), std::string::npos) << said;
+  EXPECT_EQ(said.find("could not be ended"), std::string::npos) << said;
+  sink.full = false;
+  expirer.run();
+  EXPECT_EQ(world_.Status(first).state(), v1::JOB_STATE_EXPIRED);
+  EXPECT_EQ(world_.Status(second).state(), v1::JOB_STATE_EXPIRED);
 }
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
