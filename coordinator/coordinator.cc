@@ -71,12 +71,19 @@ class CoordinatorImpl final : public Coordinator {
   }
 
  private:
+  // Where the room is needed: it may be a volume of its own within the data folder.
+  std::string StoreDir() const { return absl::StrCat(options_.data_dir, "/store"); }
+
   absl::Status OpenStore() {
     RocksDbStoreOptions store_options;
-    store_options.path = absl::StrCat(options_.data_dir, "/store");
+    store_options.path = StoreDir();
     ASSIGN_OR_RETURN(store_, OpenRocksDbStore(store_options));
     RETURN_IF_ERROR(PrepareSchema(*store_));
     RETURN_IF_ERROR(DropUnsealedJobs(*store_));
+    // A disk that is full was told above: that is the nearer cause.
+    if (const absl::StatusOr<DiskSpace> space = DiskSpaceOf(StoreDir()); space.ok()) {
+      RETURN_IF_ERROR(CheckVolume(StoreDir(), space->total_bytes));
+    }
     // Ours now that the store is: what an earlier run left there is of no use.
     temporary_dir_ = absl::StrCat(options_.data_dir, "/tmp");
     std::error_code error;
@@ -156,7 +163,7 @@ class CoordinatorImpl final : public Coordinator {
     std::vector<MaintenanceTask> tasks;
     tasks.push_back(NewLeaseReaper(*dispatcher_, clock_));
     tasks.push_back(NewExpirer(*dispatcher_, *committer_, clock_));
-    tasks.push_back(NewDiskWatcher(*dispatcher_, options_.data_dir, DiskSpaceOf));
+    tasks.push_back(NewDiskWatcher(*dispatcher_, StoreDir(), DiskSpaceOf));
     tasks.push_back(
         {"stalled streams", absl::Seconds(1), [this] { streams_->CancelStalled(clock_.Now()); }});
     tasks.push_back({"store health", absl::Seconds(1), [this] {

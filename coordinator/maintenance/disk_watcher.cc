@@ -60,6 +60,13 @@ uint64_t GoOnMark(uint64_t total_bytes) {
   return low + low / 4;
 }
 
+absl::Status CheckVolume(const std::string& path, uint64_t total_bytes) {
+  if (total_bytes >= kVolumeBytesMin) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the volume of ", path, " is too small: it has ", Size(total_bytes),
+                   ", and a coordinator needs one of at least ", Size(kVolumeBytesMin)));
+}
+
 MaintenanceTask NewDiskWatcher(Dispatcher& dispatcher, std::string path,
                                std::function<absl::StatusOr<DiskSpace>(const std::string&)> space) {
   return {"disk watcher", absl::Seconds(1),

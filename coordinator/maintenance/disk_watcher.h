@@ -11,6 +11,7 @@
 #include <functional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/disk_space.h"
 #include "coordinator/core/dispatcher.h"
@@ -25,6 +26,13 @@ uint64_t LowWaterMark(uint64_t total_bytes);
 // Free bytes at which work goes on: a quarter more, so that a disk at the mark does not make jobs
 // stop and go every second.
 uint64_t GoOnMark(uint64_t total_bytes);
+
+// A volume has to be at least as large as this, which leaves 56 MiB to jobs: on a smaller one work
+// that was once held could hardly go on, or never.
+inline constexpr uint64_t kVolumeBytesMin = uint64_t{256} << 20;
+
+// FailedPrecondition, with a line for a person, when the volume of `path` is smaller than that.
+absl::Status CheckVolume(const std::string& path, uint64_t total_bytes);
 
 // Every second. `space` tells how much room there is around `path` (DiskSpaceOf); while it cannot,
 // all stays as it was. The dispatcher must outlive the task.

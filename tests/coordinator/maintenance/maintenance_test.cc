@@ -165,6 +165,17 @@ TEST(DiskMarksTest, FollowTheSizeOfTheVolumeWithinBounds) {
   EXPECT_EQ(GoOnMark(4'000'000 * kMiB), 1280 * kMiB);
 }
 
+// On a volume that is not refused, work that was held can go on.
+TEST(DiskMarksTest, VolumeWithoutRoomForTheMarksIsRefused) {
+  const absl::Status small = CheckVolume("/data/store", 190 * kMiB);
+  EXPECT_TRUE(absl::IsFailedPrecondition(small)) << small;
+  EXPECT_NE(small.message().find("/data/store"), absl::string_view::npos) << small;
+  for (uint64_t mib = 1; mib < 100'000; ++mib) {
+    if (!CheckVolume("/data/store", mib * kMiB).ok()) continue;
+    ASSERT_LE(GoOnMark(mib * kMiB) + 56 * kMiB, mib * kMiB) << mib;
+  }
+}
+
 TEST_F(TasksTest, DiskWatcherHoldsWorkUntilThereIsClearlyRoom) {
   const JobNumber job = world_.SubmitJob(3);
   DiskSpace space{200 * kMiB, 1000 * kMiB};
