@@ -37,8 +37,8 @@ std::string ExitCodeHelp() {
   return R"(How nightshift ends
 
     0  everything succeeded
-    1  internal error, or a data folder that cannot be used: another process has
-       it open, it is damaged, or a newer version wrote it
+    1  internal error, a disk that is full, or a data folder that cannot be used:
+       another process has it open, it is damaged, or a newer version wrote it
     2  bad usage or refused input; also an unknown job. Nothing was run
     3  finished, but some requests did not succeed: see the errors file
     4  stopped before the end: cancelled, expired, out of budget, stopped by

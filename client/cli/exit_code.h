@@ -11,7 +11,7 @@ namespace nightshift {
 
 enum class ExitCode : int {
   kSuccess = 0,
-  kInternal = 1,      // also: a data folder that is in use, damaged or of a newer version
+  kInternal = 1,      // also: a disk that is full, a data folder that is in use, damaged, …
   kUsage = 2,         // bad usage, refused input, unknown job
   kSomeFailed = 3,    // finished, but some requests did not succeed
   kStopped = 4,       // cancelled, expired, budget, error policy, `watch --timeout`

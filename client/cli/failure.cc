@@ -35,6 +35,10 @@ Failure FailureFrom(const absl::Status& status) {
       failure.exit = ExitCode::kUnreachable;
       failure.code = "unreachable";
       break;
+    case absl::StatusCode::kResourceExhausted:
+      failure.exit = ExitCode::kInternal;
+      failure.code = "disk_full";
+      break;
     default:
       failure.exit = ExitCode::kInternal;
       failure.code = "internal";

@@ -24,7 +24,8 @@ struct Failure {
 
 Failure UsageFailure(std::string message, std::string hint = "");
 
-// A status of a local call (a file, a parser): its text is the message.
+// A status of a local call (a file, a parser): its text is the message. ResourceExhausted is taken
+// for a disk that is full, here or at the coordinator.
 Failure FailureFrom(const absl::Status& status);
 
 }  // namespace nightshift

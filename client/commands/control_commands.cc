@@ -51,6 +51,11 @@ std::string Done(const Connection& connection, Action::Action action, const v1::
       return absl::StrCat("Paused ", id, ". Go on with: nightshift resume ", id, connection.flags(),
                           "\n");
     case Action::RESUME:
+      // A person's pause is over; what holds every job up, such as a disk that is nearly full, says
+      // so here ("paused: ...").
+      if (after.state() == v1::JOB_STATE_PAUSED) {
+        return absl::StrCat("Resumed ", id, ", but it is still ", after.waiting_for(), ".\n");
+      }
       return absl::StrCat(
           "Resumed ", id, ": ", Unfinished(after), " to go.\n",
           connection.folder() ? "Run the same `nightshift run` command again.\n" : "");

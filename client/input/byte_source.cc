@@ -58,7 +58,7 @@ absl::Status OpenError(const std::string& path, int error) {
       return absl::PermissionDeniedError(message);
     case EMFILE:
     case ENFILE:
-      return absl::ResourceExhaustedError(message);
+      return absl::InternalError(message);
     default:
       return absl::InvalidArgumentError(message);
   }

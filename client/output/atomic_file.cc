@@ -35,8 +35,6 @@ absl::Status Error(int code, const std::string& path, absl::string_view what) {
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
-    case EMFILE:
-    case ENFILE:
       return absl::ResourceExhaustedError(message);
     case EISDIR:
     case ENAMETOOLONG:

@@ -1,5 +1,7 @@
 #include "client/cli/exit_code.h"
 
+#include "absl/status/status.h"
+#include "client/cli/failure.h"
 #include "gtest/gtest.h"
 
 namespace nightshift {
@@ -43,6 +45,14 @@ TEST(ExitCodeTest, APauseByAPersonIsWaitedFor) {
   job.set_reason(v1::PAUSE_REASON_USER);
   EXPECT_FALSE(JobIsOver(job));
   EXPECT_FALSE(JobIsOver(Job(v1::JOB_STATE_FINALIZING, 3, 3)));
+}
+
+// A script can wait for room and try again; nothing is wrong with the program or the input.
+TEST(ExitCodeTest, AFullDiskHasACodeOfItsOwn) {
+  const Failure failure = FailureFrom(absl::ResourceExhaustedError("the disk of /data is full"));
+  EXPECT_EQ(failure.exit, ExitCode::kInternal);
+  EXPECT_EQ(failure.code, "disk_full");
+  EXPECT_EQ(failure.message, "the disk of /data is full");
 }
 
 TEST(ExitCodeTest, HelpNamesEveryCode) {
