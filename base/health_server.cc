@@ -1,9 +1,13 @@
 #include "base/health_server.h"
 
 #include <httplib.h>
+#include <netdb.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -21,6 +25,18 @@ constexpr size_t kThreads = 4;
 constexpr size_t kBodyBytesMax = 1024;
 constexpr int kReadTimeoutSeconds = 5;
 constexpr size_t kRequestsPerConnectionMax = 20;
+
+// 0 or why not.
+int TryToBind(const addrinfo& address) {
+  const int socket = ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, 0);
+  if (socket < 0) return errno;
+  // As servers do: what a connection that has just ended leaves behind does not count as taken.
+  const int on = 1;
+  setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const int error = bind(socket, address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
+  close(socket);
+  return error;
+}
 
 }  // namespace
 
@@ -44,6 +60,31 @@ absl::Status SplitAddress(const std::string& address, std::string* host, int* po
 
 bool IsLoopbackHost(const std::string& host) {
   return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+}
+
+absl::Status WhyCannotListen(const std::string& address) {
+  std::string host;
+  int port = 0;
+  if (absl::Status split = SplitAddress(address, &host, &port); !split.ok()) return split;
+  const std::string text = absl::StrCat("cannot listen on ", address, ": ");
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int unknown = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found);
+  if (unknown != 0) return absl::InvalidArgumentError(absl::StrCat(text, gai_strerror(unknown)));
+  int error = 0;
+  for (const addrinfo* one = found; one != nullptr && error != EADDRINUSE; one = one->ai_next) {
+    const int failed = TryToBind(*one);
+    if (failed != 0) error = failed;
+  }
+  freeaddrinfo(found);
+  if (error == EADDRINUSE) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(text, "the port is taken; choose another, or port 0 for any that is free"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(text, error != 0 ? std::strerror(error) : "try again"));
 }
 
 struct HealthServer::Impl {
@@ -92,8 +133,7 @@ absl::StatusOr<std::unique_ptr<HealthServer>> HealthServer::Start(
     port = -1;
   }
   if (port < 0) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on ", address, " (is the port taken?); choose another with --http"));
+    return WhyCannotListen(address);
   }
   impl->thread = std::thread([own = impl.get()] {
     own->server.listen_after_bind();

@@ -18,7 +18,7 @@ class HealthServer {
  public:
   // `address` is "HOST:PORT", port 0 picks one. `ready` is asked on every /readyz, from any thread
   // of the server, and must answer at once: OK, or a sentence that says what is missing.
-  // Unavailable when the address cannot be listened on.
+  // When the address cannot be listened on, what WhyCannotListen says.
   static absl::StatusOr<std::unique_ptr<HealthServer>> Start(const std::string& address,
                                                              std::function<absl::Status()> ready);
   ~HealthServer();
@@ -36,6 +36,11 @@ class HealthServer {
 
 // Splits "HOST:PORT" ("[::1]:80" for IPv6). InvalidArgument says what an address looks like.
 absl::Status SplitAddress(const std::string& address, std::string* host, int* port);
+
+// Why nobody could be made to listen on "HOST:PORT" just now, by trying once more: AlreadyExists
+// when somebody else does, otherwise InvalidArgument with the system's reason. Makes and drops a
+// socket; may ask a name server.
+absl::Status WhyCannotListen(const std::string& address);
 
 // Whether `host` can be reached from this machine only: "localhost", 127.0.0.0/8, "::1".
 bool IsLoopbackHost(const std::string& host);

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/disk_space.h"
+#include "base/health_server.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
@@ -146,12 +147,10 @@ class CoordinatorImpl final : public Coordinator {
     builder.RegisterService(&jobs_->service());
     builder.RegisterService(workers_.get());
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || (on_network && port == 0)) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", options_.grpc_address,
-                       ": the port is taken, or the address is not one of this machine's; choose "
-                       "another one, or port 0 for any that is free"));
+    if (on_network && (server_ == nullptr || port == 0)) {
+      return WhyCannotListen(options_.grpc_address);
     }
+    if (server_ == nullptr) return absl::InternalError("the gRPC server cannot be started");
     if (port != 0) {
       const size_t colon = options_.grpc_address.rfind(':');
       address_ = absl::StrCat(options_.grpc_address.substr(0, colon), ":", port);

@@ -34,8 +34,8 @@ struct CoordinatorOptions {
 class Coordinator {
  public:
   // FailedPrecondition: the folder is in use, of a newer version, or on a volume that is too small
-  // (kVolumeBytesMin). Unavailable: port taken. The
-  // text is one line for a person.
+  // (kVolumeBytesMin). AlreadyExists: the address is taken; InvalidArgument: it cannot be listened
+  // on for another reason. The text is one line for a person.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(CoordinatorOptions options);
   // Shuts down if that has not been done.
   virtual ~Coordinator() = default;

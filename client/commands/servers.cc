@@ -97,6 +97,13 @@ bool MayListen(const Settings& settings, const char* flag, Failure* failure) {
   return false;
 }
 
+// Of WhyCannotListen.
+Failure CannotListen(const absl::Status& why) {
+  Failure failure = UsageFailure(std::string(why.message()));
+  failure.code = absl::IsAlreadyExists(why) ? "address_taken" : "cannot_listen";
+  return failure;
+}
+
 // /healthz and /readyz. Null with the failure when a chosen address cannot be had; a default one
 // that another server of this machine has is done without, since nobody asked for it.
 struct Health {
@@ -114,11 +121,13 @@ bool StartHealth(const Settings& settings, std::function<absl::Status()> ready, 
     return true;
   }
   if (!settings.Chosen("http")) {
-    health->line = absl::StrCat("none: ", settings.Text("http"), " is taken; --http names another");
+    health->line =
+        absl::IsAlreadyExists(server.status())
+            ? absl::StrCat("none: ", settings.Text("http"), " is taken; --http names another")
+            : absl::StrCat("none: ", server.status().message());
     return true;
   }
-  *failure = UsageFailure(std::string(server.status().message()));
-  failure->code = "address_taken";
+  *failure = CannotListen(server.status());
   return false;
 }
 
@@ -196,10 +205,10 @@ int CoordinatorCommand(CommandContext& context) {
   const absl::StatusOr<std::unique_ptr<Coordinator>> coordinator =
       Coordinator::Start(std::move(options));
   if (!coordinator.ok()) {
-    if (absl::IsUnavailable(coordinator.status())) {
-      failure = UsageFailure(std::string(coordinator.status().message()));
-      failure.code = "address_taken";
-      return console.Fail(failure);
+    // A store that cannot be opened has other codes.
+    if (absl::IsAlreadyExists(coordinator.status()) ||
+        absl::IsInvalidArgument(coordinator.status())) {
+      return console.Fail(CannotListen(coordinator.status()));
     }
     return console.Fail(StoreFailure(coordinator.status()));
   }

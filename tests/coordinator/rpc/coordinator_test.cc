@@ -61,14 +61,18 @@ TEST_F(CoordinatorTest, ServesOnTheNetworkAsInProcess) {
   EXPECT_EQ(status->counts().total(), 3);
 }
 
-TEST_F(CoordinatorTest, TakenPortIsUnavailableAndNamed) {
+TEST_F(CoordinatorTest, TakenPortIsToldFromAnAddressOfAnotherMachine) {
   TempFolder other;
   CoordinatorOptions options;
   options.data_dir = other.path();
   options.grpc_address = coordinator_->grpc_address();
   const auto second = Coordinator::Start(options);
-  ASSERT_TRUE(absl::IsUnavailable(second.status())) << second.status();
+  ASSERT_TRUE(absl::IsAlreadyExists(second.status())) << second.status();
   EXPECT_THAT(second.status().message(), HasSubstr(options.grpc_address));
+  options.grpc_address = "192.0.2.1:7440";  // of nobody
+  const auto elsewhere = Coordinator::Start(options);
+  ASSERT_TRUE(absl::IsInvalidArgument(elsewhere.status())) << elsewhere.status();
+  EXPECT_THAT(elsewhere.status().message(), HasSubstr(options.grpc_address));
 }
 
 TEST_F(CoordinatorTest, FolderInUseIsAPrecondition) {
