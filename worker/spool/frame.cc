@@ -136,7 +136,10 @@ ScanReport ScanFrames(absl::string_view bytes, absl::FunctionRef<void(const Fram
       bad_from = at;
       continue;
     }
-    if (hashed > kHashedBytesMax) break;
+    if (hashed > kHashedBytesMax) {
+      report.gave_up = true;
+      break;
+    }
     at = std::min(bytes.find(absl::string_view(kMark, kMarkBytes), at + 1), bytes.size());
   }
   const absl::string_view rest = bytes.substr(bad_from);

@@ -43,6 +43,7 @@ struct ScanReport {
   int64_t damaged_places = 0;  // runs of bytes that are no frame and not a torn end
   int64_t damaged_bytes = 0;
   int64_t torn_bytes = 0;  // at the end: a frame that was being written, or zeros
+  bool gave_up = false;    // too much to hash among damaged bytes: the rest was not looked at
 };
 
 // Visits every whole frame, in order. The views point into `bytes`.

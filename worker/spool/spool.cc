@@ -32,9 +32,7 @@ Spool::~Spool() {
     LogWarning(WithCommas(kept()), " answers that the coordinator has not recorded are kept in ",
                options_.folder, ": the next worker with this --spool-dir delivers them");
   } else {
-    for (const Segment& segment : segments_) {
-      if (!segment.path.empty()) disk_->Remove(segment.path);
-    }
+    for (const Segment& segment : segments_) RemoveFile(segment);
   }
 }
 
@@ -212,9 +210,13 @@ void Spool::RemoveForgotten(std::deque<Segment>* segments, bool but_last) {
       continue;
     }
     if (segments == &segments_) bytes_ -= segment.bytes;
-    disk_->Remove(segment.path);
+    RemoveFile(segment);
   }
   *segments = std::move(left);
+}
+
+void Spool::RemoveFile(const Segment& segment) {
+  if (!segment.unreadable && !segment.path.empty()) disk_->Remove(segment.path);
 }
 
 uint64_t Spool::Oldest() const {

@@ -43,7 +43,8 @@ struct SpoolOptions {
 class Spool final : public SpoolPort {
  public:
   // FailedPrecondition when another process has the folder, otherwise as MakeFolder; the text is
-  // one line for a person. Damaged files are no error: what is whole in them is kept.
+  // one line for a person. Damaged files are no error: what is whole in them is kept. Nor are files
+  // that cannot be read: they are left as they are, for a process that can.
   static absl::StatusOr<std::unique_ptr<Spool>> Open(SpoolOptions options);
   // Writes what is left, and removes the files when nothing is kept in them.
   ~Spool() override;
@@ -72,6 +73,8 @@ class Spool final : public SpoolPort {
     std::shared_ptr<SpoolFile> file;  // null: of an earlier process
     int64_t bytes = 0;
     absl::btree_set<uint64_t> kept;
+    // It may hold answers that nobody has seen: this process never removes it.
+    bool unreadable = false;
   };
 
   Spool(SpoolOptions options, FolderLock lock)
@@ -97,6 +100,7 @@ class Spool final : public SpoolPort {
   bool Tidy();
   void OnFailed(const std::string& error, MonotonicTime now);
   void RemoveForgotten(std::deque<Segment>* segments, bool but_last);
+  void RemoveFile(const Segment& segment);  // if it has one, and it was read
   uint64_t Oldest() const;
 
   const SpoolOptions options_;

@@ -23,6 +23,8 @@ namespace nightshift {
 namespace {
 
 constexpr absl::string_view kFlag = "--spool-dir";
+// More than the numbers of any file.
+constexpr uint64_t kUnseenNumbers = uint64_t{1} << 32;
 
 // Files by the number in their name, which is their order.
 std::vector<std::pair<uint64_t, std::string>> ListFiles(const std::string& folder) {
@@ -41,29 +43,29 @@ std::vector<std::pair<uint64_t, std::string>> ListFiles(const std::string& folde
   return files;
 }
 
-// As much as can be read; says so when that is not all.
-std::string ReadAll(const std::string& path) {
-  std::string bytes;
+// As much as can be read to *bytes; false when that is not all, which it says.
+bool ReadAll(const std::string& path, std::string* bytes) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     LogWarning("cannot read ", path, ": ", std::strerror(errno), "; its answers stay there");
-    return bytes;
+    return false;
   }
   constexpr size_t kStep = size_t{1} << 20;
-  for (;;) {
-    const size_t had = bytes.size();
-    bytes.resize(had + kStep);
-    const ssize_t got = read(fd, bytes.data() + had, kStep);
-    if (got < 0 && errno == EINTR) {
-      bytes.resize(had);
-      continue;
+  ssize_t got = 0;
+  do {
+    const size_t had = bytes->size();
+    bytes->resize(had + kStep);
+    got = read(fd, bytes->data() + had, kStep);
+    const int error = errno;
+    bytes->resize(had + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    if (got < 0 && error != EINTR) {
+      LogWarning("cannot read all of ", path, ": ", std::strerror(error),
+                 "; what is not read stays there");
+      break;
     }
-    bytes.resize(had + static_cast<size_t>(std::max<ssize_t>(got, 0)));
-    if (got < 0) LogWarning("cannot read all of ", path, ": ", std::strerror(errno));
-    if (got <= 0) break;
-  }
+  } while (got != 0);
   close(fd);
-  return bytes;
+  return got == 0;
 }
 
 }  // namespace
@@ -88,9 +90,10 @@ absl::Status Spool::Load() {
 }
 
 void Spool::LoadFile(const std::string& path) {
-  const std::string bytes = ReadAll(path);
+  std::string bytes;
   Segment segment;
   segment.path = path;
+  segment.unreadable = !ReadAll(path, &bytes);
   segment.bytes = static_cast<int64_t>(bytes.size());
   int64_t strangers = 0;
   bool first = true;
@@ -113,30 +116,44 @@ void Spool::LoadFile(const std::string& path) {
       }
     });
   });
-  if (report.damaged_places + strangers > 0) {
+  const bool foreign = report.frames == 0 && report.damaged_places > 0;
+  if (foreign) {
+    LogWarning(path, " holds nothing that this version can read; it is left as it is");
+  } else if (report.damaged_places + strangers > 0) {
     LogWarning(path, " is damaged in ", report.damaged_places + strangers, " places (",
                HumanSize(report.damaged_bytes),
                "): what is whole in it is delivered, the requests of the rest are called again");
   }
-  if (report.torn_bytes > 0) {
+  if (report.torn_bytes > 0 && !segment.unreadable) {
     LogInfo(path, " ends in half an answer: the last worker died while it wrote it");
   }
+  if (report.gave_up) LogWarning(path, " is damaged too much to be read whole; it is left there");
+  segment.unreadable = segment.unreadable || foreign || report.gave_up;
+  // When it can be read one day, its numbers must not be those of answers that were forgotten
+  // since.
+  if (segment.unreadable) last_number_ += kUnseenNumbers;
   others_.push_back(std::move(segment));
 }
 
 void Spool::RemoveOldestOfOthers() {
   int64_t bytes = 0;
   for (const Segment& segment : others_) bytes += segment.bytes;
-  // The newest file's store is most likely the one that is met next.
-  while (others_.size() > 1 && bytes > options_.other_bytes_max) {
-    const Segment& oldest = others_.front();
+  std::deque<Segment> left;
+  for (size_t i = 0; i < others_.size(); ++i) {
+    Segment& oldest = others_[i];
+    // The newest file's store is most likely the one that is met next.
+    const bool newest = i + 1 == others_.size();
+    if (newest || oldest.unreadable || bytes <= options_.other_bytes_max) {
+      left.push_back(std::move(oldest));
+      continue;
+    }
     LogWarning("the spool ", options_.folder, " holds ", HumanSize(bytes),
                ": its oldest file, with ", oldest.kept.size(), " answers for store ", oldest.store,
                ", is removed");
     bytes -= oldest.bytes;
-    disk_->Remove(oldest.path);
-    others_.pop_front();
+    RemoveFile(oldest);
   }
+  others_ = std::move(left);
 }
 
 std::string Spool::LastStore() const {
@@ -150,7 +167,8 @@ std::string Spool::LastStore() const {
 std::vector<KeptResult> Spool::ReadKept(Segment* segment) {
   std::vector<KeptResult> found;
   if (segment->kept.empty()) return found;
-  const std::string bytes = ReadAll(segment->path);
+  std::string bytes;
+  if (!ReadAll(segment->path, &bytes)) segment->unreadable = true;
   absl::btree_set<uint64_t> read;
   ScanFrames(bytes, [&](const Frame& frame) {
     if (frame.kind != Frame::Kind::kResult || segment->kept.count(frame.number) == 0) return;
