@@ -101,11 +101,12 @@ void SpoolDisk::AwaitRemoved() {
 
 void SpoolDisk::Run() {
   NameThisThread("ns-spool");
+  const Clock& clock = Clock::Real();
   MutexLock lock(&mutex_);
   while (!stopping_) {
     RemoveFiles();
     MakeSpare();
-    if (policy_.Look(oldest_, written_)) Sync();
+    if (policy_.Look(clock.Now(), oldest_, written_)) Sync();
     // A spare that was taken while the disk was at work here is missed already; one that could not
     // be made is tried again later.
     if (stopping_ || !to_remove_.empty() || (spare_ == nullptr && !told_)) continue;
@@ -113,7 +114,7 @@ void SpoolDisk::Run() {
     waiting_ = idle;
     changed_.WaitFor(&mutex_, idle                ? absl::InfiniteDuration()
                               : spare_ == nullptr ? kMakeAgainAfter
-                                                  : look_every_);
+                                                  : policy_.next_look() - clock.Now());
     waiting_ = false;
   }
   if (spare_ != nullptr) to_remove_.push_back(spare_->path);

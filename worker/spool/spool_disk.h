@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 
 namespace nightshift {
@@ -33,23 +34,31 @@ struct SpoolFile {
   const int fd;
 };
 
-// Whether it is time for a sync. Looked at twice in each `sync_after`: what has been there at the
-// last look and is still kept is old enough.
+// Whether it is time for a sync. Looks are at least `look_every` apart: what has been there at the
+// last one and is still kept is old enough. While one old answer is kept, each look finds it old
+// and syncs what is new; so there are never more syncs than looks, however often it is called.
 class SyncPolicy {
  public:
+  explicit SyncPolicy(absl::Duration look_every) : look_every_(look_every) {}
+
   // `oldest` is the smallest number that is kept (UINT64_MAX: none), `written` the largest written.
-  bool Look(uint64_t oldest, uint64_t written) {
+  bool Look(MonotonicTime now, uint64_t oldest, uint64_t written) {
+    if (now < next_look_) return false;
+    next_look_ = now + look_every_;
     const bool old_enough = oldest <= seen_;
     seen_ = written;
     return old_enough && written > synced_;
   }
   void Synced(uint64_t through) { synced_ = through; }
+  MonotonicTime next_look() const { return next_look_; }
   // Nothing will come of further looks until something is written.
   bool Idle(uint64_t oldest, uint64_t written) const {
     return oldest == UINT64_MAX || written <= synced_;
   }
 
  private:
+  const absl::Duration look_every_;
+  MonotonicTime next_look_;  // the first: at once
   uint64_t seen_ = 0;
   uint64_t synced_ = 0;
 };
@@ -81,7 +90,7 @@ class SpoolDisk {
 
  private:
   SpoolDisk(std::string folder, uint64_t next_file, absl::Duration look_every)
-      : folder_(std::move(folder)), look_every_(look_every), next_file_(next_file) {}
+      : folder_(std::move(folder)), next_file_(next_file), policy_(look_every) {}
 
   absl::StatusOr<std::shared_ptr<SpoolFile>> MakeFile();
   void Run();
@@ -90,7 +99,6 @@ class SpoolDisk {
   void Sync() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string folder_;
-  const absl::Duration look_every_;
   uint64_t next_file_;  // before the thread starts, and then its own
   std::atomic<bool> failed_{false};
 

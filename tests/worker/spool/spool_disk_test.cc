@@ -13,27 +13,45 @@ namespace nightshift {
 namespace {
 
 constexpr uint64_t kNone = UINT64_MAX;
+constexpr absl::Duration kLookEvery = absl::Milliseconds(100);
 
 // A coordinator that answers costs no sync: whatever was there at one look is gone at the next.
 TEST(SyncPolicyTest, WhatIsForgottenInTimeIsNeverSynced) {
-  SyncPolicy policy;
-  EXPECT_FALSE(policy.Look(kNone, 0));
+  SyncPolicy policy(kLookEvery);
+  MonotonicTime now;
+  EXPECT_FALSE(policy.Look(now, kNone, 0));
   for (uint64_t written = 10; written < 1000; written += 10) {
-    EXPECT_FALSE(policy.Look(written - 9, written)) << written;
+    EXPECT_FALSE(policy.Look(now = now + kLookEvery, written - 9, written)) << written;
   }
   EXPECT_TRUE(policy.Idle(kNone, 990));
 }
 
 TEST(SyncPolicyTest, WhatIsStillThereAtTheNextLookIsSyncedOnce) {
-  SyncPolicy policy;
-  EXPECT_FALSE(policy.Look(1, 10));
-  EXPECT_TRUE(policy.Look(1, 15));
+  SyncPolicy policy(kLookEvery);
+  MonotonicTime now;
+  EXPECT_FALSE(policy.Look(now, 1, 10));
+  EXPECT_TRUE(policy.Look(now = now + kLookEvery, 1, 15));
   policy.Synced(15);
-  EXPECT_FALSE(policy.Look(1, 15));
+  EXPECT_FALSE(policy.Look(now = now + kLookEvery, 1, 15));
   EXPECT_TRUE(policy.Idle(1, 15));
   // More has come while the old ones wait.
   EXPECT_FALSE(policy.Idle(1, 16));
-  EXPECT_TRUE(policy.Look(1, 16));
+  EXPECT_TRUE(policy.Look(now + kLookEvery, 1, 16));
+}
+
+// While one answer stays (its acknowledgement is slow, or lost), others come one by one, and the
+// thread is woken for each of them and for files too.
+TEST(SyncPolicyTest, OneOldAnswerDoesNotMakeEachNewOneASync) {
+  SyncPolicy policy(kLookEvery);
+  int syncs = 0;
+  for (int ms = 0; ms < 1000; ++ms) {
+    const MonotonicTime now = MonotonicTime{} + absl::Milliseconds(ms);
+    const auto written = static_cast<uint64_t>(ms + 1);
+    if (!policy.Look(now, 1, written)) continue;
+    policy.Synced(written);
+    ++syncs;
+  }
+  EXPECT_EQ(syncs, 9);  // the first look has seen nothing before
 }
 
 class SpoolDiskTest : public ::testing::Test {
