@@ -133,6 +133,7 @@ class WorkerImpl final : public Worker {
       while (!aborted_ && !(drained_ && idle_) && WaitLocked(deadline)) {
       }
       if (drained_ && idle_) return true;
+      unanswered_ = held_.load(std::memory_order_relaxed);
     }
     // Hands back the rest. An answer that is not acknowledged by the end of this waits in the
     // spool; without one it goes with the process, and its request is called again.
@@ -157,6 +158,14 @@ class WorkerImpl final : public Worker {
   }
 
   int in_flight() const override { return in_flight_.load(std::memory_order_relaxed); }
+  Leftovers leftovers() const override {
+    Leftovers left;
+    left.undelivered = undelivered_.load(std::memory_order_relaxed);
+    left.spooled = spooled_.load(std::memory_order_relaxed);
+    MutexLock lock(&mutex_);
+    left.unanswered = unanswered_;
+    return left;
+  }
   int64_t left_before() const override { return left_before_; }
 
  private:
@@ -184,6 +193,8 @@ class WorkerImpl final : public Worker {
       const MonotonicTime flush =
           spool_ == nullptr ? MonotonicTime::Infinite() : spool_->Flush(now);
       const MonotonicTime next = std::min(runner_->OnTimer(now), link_->OnTimer(now));
+      // What the spool wants to be called for again is not written, or it lacks its next file.
+      spooled_.store(spool_ != nullptr && flush.infinite(), std::memory_order_relaxed);
       Publish(now);
       return std::min(flush, next);
     });
@@ -192,6 +203,8 @@ class WorkerImpl final : public Worker {
   // After each round of the loop: what other threads may know.
   void Publish(MonotonicTime now) {
     in_flight_.store(runner_->in_flight(), std::memory_order_relaxed);
+    held_.store(runner_->held(), std::memory_order_relaxed);
+    undelivered_.store(runner_->unacknowledged(), std::memory_order_relaxed);
     const bool idle = runner_->Idle();
     if (idle == published_idle_) return;
     published_idle_ = idle;
@@ -220,13 +233,17 @@ class WorkerImpl final : public Worker {
 
   const int64_t left_before_;
   std::atomic<int> in_flight_{0};
+  std::atomic<int64_t> held_{0};
+  std::atomic<int64_t> undelivered_{0};
+  std::atomic<bool> spooled_{false};
   mutable Mutex mutex_;
   CondVar changed_;
   bool idle_ ABSL_GUARDED_BY(mutex_) = false;
   MonotonicTime idle_since_ ABSL_GUARDED_BY(mutex_);
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;  // the runner knows that it is draining
   bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;  // the link has ended in order
+  int64_t unanswered_ ABSL_GUARDED_BY(mutex_) = 0;  // what the last Drain gave up
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;     // the link has ended in order
 
   std::thread thread_;
   std::vector<std::unique_ptr<ProbeLoop>> probes_;

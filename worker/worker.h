@@ -2,6 +2,7 @@
 #ifndef NIGHTSHIFT_WORKER_WORKER_H_
 #define NIGHTSHIFT_WORKER_WORKER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,13 @@ struct WorkerOptions {
   std::string spool_dir;
 };
 
+// What a Drain leaves that is not done with.
+struct Leftovers {
+  int64_t unanswered = 0;   // requests whose calls were given up: others will run them
+  int64_t undelivered = 0;  // results that the coordinator has not acknowledged
+  bool spooled = false;     // all answers among these are in files of the spool
+};
+
 class Worker {
  public:
   // Starts its threads and goes on trying to reach the coordinator until it is told to stop.
@@ -43,6 +51,9 @@ class Worker {
   // How long there has been nothing to do; zero while there is.
   virtual absl::Duration IdleFor() const = 0;
   virtual int in_flight() const = 0;
+  // As of the loop's last round; `unanswered` counts once a Drain has returned false. From any
+  // thread.
+  virtual Leftovers leftovers() const = 0;
   // Answers that an earlier process had left in the spool, for whichever store.
   virtual int64_t left_before() const = 0;
 };

@@ -272,6 +272,7 @@ class RunSession {
       if (followed.end == FollowResult::End::kStopped) {
         // A store that is broken acknowledges nothing: there is nothing to wait for.
         worker_->Drain(stop_.broken() ? absl::ZeroDuration() : RunStop::DrainGrace(stop_.signal()));
+        unsaved_ = worker_->leftovers().undelivered;
       }
       stop_.LeaveWork();
     }
@@ -300,12 +301,21 @@ class RunSession {
   // By a budget or its error rate: over for this command, but not ended.
   bool JobIsPaused() const { return job_.state() == v1::JOB_STATE_PAUSED; }
 
+  // What is true of the answers so far.
+  std::string SavedText() const {
+    if (unsaved_ == 0) return "All answers so far are saved.";
+    const bool disk = job_.reason() == v1::PAUSE_REASON_DISK;
+    return absl::StrCat(WithCommas(unsaved_), unsaved_ == 1 ? " result" : " results",
+                        " could not be saved", disk ? " (the disk is nearly full)" : "",
+                        "; their requests will be called again.");
+  }
+
   int Stopped() {
     const int code = static_cast<int>(ExitCodeOfSignal(stop_.signal()));
     console_.Say(absl::StrCat("Stopped: ", WithCommas(DoneCount(job_.counts())), " of ",
                               WithCommas(job_.counts().total()), " done, ",
-                              WithCommas(job_.counts().failed()),
-                              " failed. All answers so far are saved.\n", stop_.ResumeText()));
+                              WithCommas(job_.counts().failed()), " failed. ", SavedText(), "\n",
+                              stop_.ResumeText()));
     if (console_.json()) console_.Out(ResultLine(Outcome(), code));
     return End(code);
   }
@@ -406,6 +416,7 @@ class RunSession {
   v1::JobStatus job_;
   int64_t done_before_ = 0;
   std::optional<absl::Duration> elapsed_;
+  int64_t unsaved_ = 0;  // results that the store had not taken when the work was stopped
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/units.h"
 #include "client/cli/shell_quote.h"
 
 namespace nightshift {
@@ -48,6 +49,7 @@ void RunStop::EnterWork(Worker* worker, std::function<void()> print_now) {
 void RunStop::LeaveWork() {
   MutexLock lock(&mutex_);
   stage_ = Stage::kFiles;
+  unsaved_ = worker_ == nullptr || stop_.signal() == 0 ? 0 : worker_->leftovers().undelivered;
   worker_ = nullptr;
   print_now_ = nullptr;
   moved_.SignalAll();
@@ -56,6 +58,7 @@ void RunStop::LeaveWork() {
 void RunStop::EnterFiles() {
   MutexLock lock(&mutex_);
   stage_ = Stage::kFiles;
+  unsaved_ = 0;  // the job is over: what is unacknowledged is recorded, or not needed
 }
 
 void RunStop::Ended() {
@@ -74,9 +77,11 @@ void RunStop::StoreBroken(const absl::Status& status) {
 
 void RunStop::OnSignal(int signal, int count) {
   Stage stage;
+  int64_t unsaved = 0;
   {
     MutexLock lock(&mutex_);
     stage = stage_;
+    unsaved = unsaved_;
   }
   switch (stage) {
     case Stage::kBefore:
@@ -86,7 +91,7 @@ void RunStop::OnSignal(int signal, int count) {
       return OnWorkSignal(signal, count);
     case Stage::kFiles:
       stop_.Set(signal);
-      if (count > 1) EndNow(signal);
+      if (count > 1) EndNow(signal, unsaved);
       return;
     case Stage::kEnded:
       return;
@@ -108,12 +113,17 @@ void RunStop::OnWorkSignal(int signal, int count) {
   while (stage_ != Stage::kEnded && Clock::Real().Now() < until)
     moved_.WaitFor(&mutex_, until - Clock::Real().Now());
   // What is left (a last commit, closing the store) can be done without.
-  if (stage_ == Stage::kWork) EndNow(signal);
+  if (stage_ == Stage::kWork)
+    EndNow(signal, worker_ == nullptr ? 0 : worker_->leftovers().undelivered);
   if (stage_ != Stage::kEnded) _exit(static_cast<int>(ExitCodeOfSignal(signal)));
 }
 
-void RunStop::EndNow(int signal) {
-  context_.console.Say(absl::StrCat("Stopped. All answers so far are saved.\n", ResumeText()));
+void RunStop::EndNow(int signal, int64_t unsaved) {
+  const std::string saved =
+      unsaved == 0 ? "All answers so far are saved."
+                   : absl::StrCat(WithCommas(unsaved), unsaved == 1 ? " result" : " results",
+                                  " may not be saved; if so, their requests will be called again.");
+  context_.console.Say(absl::StrCat("Stopped. ", saved, "\n", ResumeText()));
   _exit(static_cast<int>(ExitCodeOfSignal(signal)));
 }
 

@@ -10,6 +10,7 @@
 #define NIGHTSHIFT_CLIENT_COMMANDS_RUN_STOP_H_
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -52,7 +53,7 @@ class RunStop {
 
   void OnSignal(int signal, int count);
   void OnWorkSignal(int signal, int count);
-  [[noreturn]] void EndNow(int signal);
+  [[noreturn]] void EndNow(int signal, int64_t unsaved);
 
   CommandContext& context_;
   StopSwitch stop_;
@@ -62,6 +63,8 @@ class RunStop {
   CondVar moved_;
   Stage stage_ ABSL_GUARDED_BY(mutex_) = Stage::kBefore;
   Worker* worker_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  // Results that were not acknowledged when the stopped work was left.
+  int64_t unsaved_ ABSL_GUARDED_BY(mutex_) = 0;
   std::function<void()> print_now_ ABSL_GUARDED_BY(mutex_);
 };
 

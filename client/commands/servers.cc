@@ -137,7 +137,8 @@ constexpr int kSpoolFoldersMax = 64;
 // Where it was said, or in the first folder of the data folder that no other worker has. Null with
 // the failure.
 std::unique_ptr<Worker> StartWorker(const Settings& settings, WorkerOptions options,
-                                    std::string* spool_line, Failure* failure) {
+                                    std::string* spool_dir, std::string* spool_line,
+                                    Failure* failure) {
   const std::string chosen = settings.Text("spool-dir");
   const std::string folder =
       chosen.empty() ? absl::StrCat(settings.Text("data-dir"), "/spool") : chosen;
@@ -152,6 +153,7 @@ std::unique_ptr<Worker> StartWorker(const Settings& settings, WorkerOptions opti
     absl::StatusOr<std::unique_ptr<Worker>> worker = Worker::Start(options);
     if (worker.ok()) {
       const int64_t left = (*worker)->left_before();
+      *spool_dir = options.spool_dir;
       *spool_line = options.spool_dir.empty() ? "none" : options.spool_dir;
       if (left > 0) absl::StrAppend(spool_line, ": ", WithCommas(left), " answers were left there");
       return *std::move(worker);
@@ -166,6 +168,24 @@ std::unique_ptr<Worker> StartWorker(const Settings& settings, WorkerOptions opti
     failure->hint = "--spool-dir DIR names another folder, --spool-dir none does without one";
   }
   return nullptr;
+}
+
+// What becomes of what a drain has left, a line each.
+std::string LeftoversText(const Leftovers& left, const std::string& spool_dir) {
+  std::string text;
+  const std::string results =
+      absl::StrCat(WithCommas(left.undelivered), left.undelivered == 1 ? " result" : " results");
+  if (left.undelivered > 0 && left.spooled) {
+    absl::StrAppend(&text, results, " could not be delivered: the answers wait in ", spool_dir,
+                    ", and the next worker there delivers them.\n");
+  } else if (left.undelivered > 0) {
+    absl::StrAppend(&text, results, " could not be delivered",
+                    spool_dir.empty() ? "" : absl::StrCat(" or written to ", spool_dir),
+                    " and may be lost with this process: their requests are then called again.\n");
+  }
+  if (left.unanswered > 0 || left.undelivered == 0)
+    absl::StrAppend(&text, "Handed back what was not answered; others will run it.\n");
+  return text;
 }
 
 }  // namespace
@@ -258,9 +278,10 @@ int WorkerCommand(CommandContext& context) {
   options.token = *token;
   // "auto" is no number and leaves 0, which means the same.
   (void)absl::SimpleAtoi(settings.Text("concurrency"), &options.concurrency);
+  std::string spool_dir;
   std::string spool;
   const std::unique_ptr<Worker> started =
-      StartWorker(settings, std::move(options), &spool, &failure);
+      StartWorker(settings, std::move(options), &spool_dir, &spool, &failure);
   if (started == nullptr) return console.Fail(failure);
   Worker& worker = *started;
   console.Note(absl::StrCat("nightshift ", Version(), " worker\n  coordinator  ", address,
@@ -289,8 +310,7 @@ int WorkerCommand(CommandContext& context) {
                      : absl::StrCat("Stopping: ", in_flight, in_flight == 1 ? " call" : " calls",
                                     " in flight, waiting up to ", HumanDuration(grace),
                                     ". Ctrl-C again drops them.\n"));
-    if (!worker.Drain(grace))
-      console.Note("Handed back what was not answered; others will run it.\n");
+    if (!worker.Drain(grace)) console.Note(LeftoversText(worker.leftovers(), spool_dir));
   }
   return 0;
 }

@@ -196,7 +196,12 @@ TEST_F(NetworkTest, AnswersLeftInTheSpoolAreDeliveredByTheNextWorker) {
   server_.AwaitArrived(16);
   Stop();
   server_.SetOpen(true);
-  while (worker_->in_flight() > 0) std::this_thread::yield();
+  while (worker_->leftovers().undelivered < 16) std::this_thread::yield();
+  while (!worker_->leftovers().spooled) std::this_thread::yield();
+  EXPECT_FALSE(worker_->Drain(absl::ZeroDuration()));
+  EXPECT_EQ(worker_->leftovers().undelivered, 16);
+  EXPECT_EQ(worker_->leftovers().unanswered, 0);
+  EXPECT_TRUE(worker_->leftovers().spooled);
   worker_.reset();
   address_ = address;
   Start();
