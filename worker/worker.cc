@@ -21,6 +21,7 @@
 #include "worker/link/coordinator_link.h"
 #include "worker/probe_loop.h"
 #include "worker/spool/spool.h"
+#include "worker/spool/spool_folders.h"
 
 namespace nightshift {
 namespace {
@@ -250,6 +251,14 @@ class WorkerImpl final : public Worker {
 };
 
 }  // namespace
+
+std::vector<std::string> Worker::SpoolFoldersToTry(const std::string& first, int count) {
+  return nightshift::SpoolFoldersToTry(first, count);
+}
+
+std::vector<std::string> Worker::SpoolFoldersLeft(const std::vector<std::string>& folders) {
+  return nightshift::SpoolFoldersLeft(folders);
+}
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(WorkerOptions options) {
   RETURN_IF_ERROR(CheckOptions(options));

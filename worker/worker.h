@@ -40,6 +40,11 @@ class Worker {
   // Starts its threads and goes on trying to reach the coordinator until it is told to stop.
   // InvalidArgument for options that cannot be; otherwise the spool folder is the trouble.
   static absl::StatusOr<std::unique_ptr<Worker>> Start(WorkerOptions options);
+  // Where workers of one data folder, which choose among `first`, `first`-2 and so on, look for
+  // their spool_dir, in this order; and those of them that hold answers which no worker that runs
+  // will deliver.
+  static std::vector<std::string> SpoolFoldersToTry(const std::string& first, int count);
+  static std::vector<std::string> SpoolFoldersLeft(const std::vector<std::string>& folders);
   // Aborts what is left.
   virtual ~Worker() = default;
 

@@ -134,8 +134,17 @@ bool StartHealth(const Settings& settings, std::function<absl::Status()> ready, 
 // Workers of one data folder that each find a spool folder of their own there.
 constexpr int kSpoolFoldersMax = 64;
 
-// Where it was said, or in the first folder of the data folder that no other worker has. Null with
-// the failure.
+void WarnOfSpoolsLeft(const std::vector<std::string>& folders) {
+  for (const std::string& folder : Worker::SpoolFoldersLeft(folders)) {
+    LogWarning(folder,
+               " holds answers of a worker that does not run: a second worker started here, or one "
+               "with --spool-dir ",
+               folder, ", delivers them");
+  }
+}
+
+// Where it was said, or in the first folder of the data folder that no other worker has, those that
+// hold answers before the others. Null with the failure.
 std::unique_ptr<Worker> StartWorker(const Settings& settings, WorkerOptions options,
                                     std::string* spool_dir, std::string* spool_line,
                                     Failure* failure) {
@@ -148,18 +157,22 @@ std::unique_ptr<Worker> StartWorker(const Settings& settings, WorkerOptions opti
         "lost and their requests are called again");
   }
   absl::Status why;
-  for (int i = 1; i <= kSpoolFoldersMax; ++i) {
-    if (chosen != "none") options.spool_dir = i == 1 ? folder : absl::StrCat(folder, "-", i);
+  const std::vector<std::string> folders =
+      chosen == "none" ? std::vector<std::string>{""}
+                       : Worker::SpoolFoldersToTry(folder, chosen.empty() ? kSpoolFoldersMax : 1);
+  for (const std::string& spool_folder : folders) {
+    options.spool_dir = spool_folder;
     absl::StatusOr<std::unique_ptr<Worker>> worker = Worker::Start(options);
     if (worker.ok()) {
       const int64_t left = (*worker)->left_before();
       *spool_dir = options.spool_dir;
       *spool_line = options.spool_dir.empty() ? "none" : options.spool_dir;
       if (left > 0) absl::StrAppend(spool_line, ": ", WithCommas(left), " answers were left there");
+      if (chosen.empty()) WarnOfSpoolsLeft(folders);
       return *std::move(worker);
     }
     if (why.ok()) why = worker.status();
-    if (!chosen.empty() || !absl::IsFailedPrecondition(worker.status())) break;
+    if (!absl::IsFailedPrecondition(worker.status())) break;
   }
   *failure = FailureFrom(why);
   if (!absl::IsInvalidArgument(why)) {

@@ -46,6 +46,8 @@ class Spool final : public SpoolPort {
   // one line for a person. Damaged files are no error: what is whole in them is kept. Nor are files
   // that cannot be read: they are left as they are, for a process that can.
   static absl::StatusOr<std::unique_ptr<Spool>> Open(SpoolOptions options);
+  // Files of a spool that are not empty are in the folder. It need not exist.
+  static bool HoldsAnswers(const std::string& folder);
   // Writes what is left, and removes the files when nothing is kept in them.
   ~Spool() override;
 

@@ -77,6 +77,14 @@ absl::StatusOr<std::unique_ptr<Spool>> Spool::Open(SpoolOptions options) {
   return spool;
 }
 
+bool Spool::HoldsAnswers(const std::string& folder) {
+  const auto files = ListFiles(folder);
+  return std::any_of(files.begin(), files.end(), [](const auto& file) {
+    std::error_code error;
+    return std::filesystem::file_size(file.second, error) > 0 && !error;
+  });
+}
+
 absl::Status Spool::Load() {
   uint64_t next_file = 1;
   for (const auto& [number, path] : ListFiles(options_.folder)) {
