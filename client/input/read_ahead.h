@@ -1,8 +1,8 @@
 // An input that is read on a thread of its own, so that lines are taken apart while earlier ones
 // are stored: the two cost about the same.
 //
-// Used from one thread. Holds at most kReadAheadBatches batches beyond the one given out, and the one
-// that is being read.
+// Used from one thread. Holds at most kReadAheadBatches batches beyond the one given out, and the
+// one that is being read.
 #ifndef NIGHTSHIFT_CLIENT_INPUT_READ_AHEAD_H_
 #define NIGHTSHIFT_CLIENT_INPUT_READ_AHEAD_H_
 
