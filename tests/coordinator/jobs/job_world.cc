@@ -50,6 +50,10 @@ JobWorld::JobWorld(Store& store, Options options) : store_(store), dispatcher_(o
   absl::StatusOr<std::vector<LoadedJob>> jobs = LoadJobs(store_);
   NIGHTSHIFT_CHECK(jobs.ok(), jobs.status().ToString());
   dispatcher_.Load(*std::move(jobs), clock_.Now());
+  // Before there is a committer, whose thread may be the first to want it.
+  dispatcher_.SetWakeUp([this] {
+    if (made_ && dispatcher_.HasInternalWork()) committer_->Nudge();
+  });
   committer_ = std::make_unique<Committer>(
       options.committer, store_, dispatcher_, clock_,
       [this](const Outgoing& message) { OnMessage(message); },
@@ -58,9 +62,8 @@ JobWorld::JobWorld(Store& store, Options options) : store_(store), dispatcher_(o
         ++broken_;
         changed_.SignalAll();
       });
-  dispatcher_.SetWakeUp([this] {
-    if (dispatcher_.HasInternalWork()) committer_->Nudge();
-  });
+  made_ = true;
+  if (dispatcher_.HasInternalWork()) committer_->Nudge();
   v1::Hello hello;
   hello.set_protocol("nightshift.v1");
   hello.set_name("worker-1");

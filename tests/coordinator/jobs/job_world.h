@@ -3,6 +3,7 @@
 #ifndef NIGHTSHIFT_TESTS_COORDINATOR_JOBS_JOB_WORLD_H_
 #define NIGHTSHIFT_TESTS_COORDINATOR_JOBS_JOB_WORLD_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -113,6 +114,7 @@ class JobWorld {
   std::vector<v1::CoordinatorMessage> messages_ ABSL_GUARDED_BY(mutex_);
   int64_t broken_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unique_ptr<Committer> committer_;
+  std::atomic<bool> made_ = false;  // there is a committer
   WorkerNumber worker_ = 0;
   uint64_t sequence_ = 0;
   std::map<RequestId, int32_t> attempts_;  // as the last lease said
