@@ -16,7 +16,6 @@ import os
 import re
 import resource
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,11 +23,9 @@ import textwrap
 import threading
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-ANSWER = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1790000000, "model": "m",
-          "choices": [{"index": 0, "message": {"role": "assistant", "content": "ok " * 60}, "finish_reason": "stop"}],
-          "usage": {"prompt_tokens": 60, "completion_tokens": 60, "total_tokens": 120}}
+import instant_server
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 AIOHTTP = textwrap.dedent("""
     import asyncio, json, sys, aiohttp
     url, source, target, concurrency = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
@@ -106,29 +103,6 @@ class Layers(threading.Thread):
                          sorted(sums.items(), key=lambda item: -item[1]))
 
 
-def start_nginx(folder):
-    body = json.dumps(ANSWER)
-    conf = os.path.join(folder, "nginx.conf")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with open(conf, "w") as handle:
-        handle.write(textwrap.dedent(f"""
-            worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log warn;
-            events {{ worker_connections 4096; }}
-            http {{
-              access_log off; keepalive_requests 1000000; client_body_temp_path {folder}/body;
-              proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-              server {{ listen 127.0.0.1:{port} backlog=4096;
-                location / {{ default_type application/json; return 200 '{body}'; }} }}
-            }}"""))
-    process = subprocess.Popen(["nginx", "-c", conf], stderr=subprocess.DEVNULL)
-    time.sleep(0.4)
-    if process.poll() is None:
-        return process, f"http://127.0.0.1:{port}"
-    raise SystemExit("nginx did not start")
-
-
 def cpu_of(pid):
     """User and system seconds of a process and its live children."""
     total, ticks = 0.0, os.sysconf("SC_CLK_TCK")
@@ -150,7 +124,7 @@ def main():
     options = parser.parse_args()
 
     folder = tempfile.mkdtemp(prefix="nightshift-bench-")
-    nginx, url = start_nginx(folder)
+    nginx, url = instant_server.start(folder)
     try:
         source = os.path.join(folder, "in.jsonl")
         padding = "Write about the sea. " * 8

@@ -7,46 +7,18 @@ answers while it runs, and how soon the first new call is made after a kill half
 The backend is nginx on loopback with an access log, whose time stamps say when the first call came.
 """
 import argparse
-import json
 import os
 import re
 import shutil
-import socket
 import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 
+import instant_server
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-
-def start_nginx(folder):
-    body = json.dumps({"id": "c", "object": "chat.completion", "model": "m", "choices": [
-        {"index": 0, "message": {"role": "assistant", "content": "ok " * 60}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 60, "completion_tokens": 60, "total_tokens": 120}})
-    conf = os.path.join(folder, "nginx.conf")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with open(conf, "w") as handle:
-        handle.write(textwrap.dedent(f"""
-            worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log warn;
-            events {{ worker_connections 4096; }}
-            http {{
-              log_format t '$msec'; keepalive_requests 100000000;
-              client_body_temp_path {folder}/body; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
-              uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-              server {{ listen 127.0.0.1:{port} backlog=4096; access_log off;
-                location /v1/chat {{ access_log {folder}/access.log t; default_type application/json; return 200 '{body}'; }}
-                location / {{ default_type application/json; return 404 '{{}}'; }} }}
-            }}"""))
-    process = subprocess.Popen(["nginx", "-c", conf], stderr=subprocess.DEVNULL)
-    time.sleep(0.4)
-    if process.poll() is None:
-        return process, f"http://127.0.0.1:{port}"
-    raise SystemExit("nginx did not start")
 
 
 def peak_rss_mb(pid):
@@ -74,7 +46,7 @@ def main():
     count, program = options.requests, options.program
 
     folder = tempfile.mkdtemp(prefix="nightshift-million-")
-    nginx, url = start_nginx(folder)
+    nginx, url = instant_server.start(folder, log_calls=True)
     try:
         source = os.path.join(folder, "in.jsonl")
         padding = "Write about the sea. " * 8
