@@ -1,5 +1,5 @@
-// How many calls may be in flight at one backend. One instance per backend and model; pure: it is
-// told what happens and asked for the number.
+// How many calls may be in flight at one backend. One instance per backend; pure: it is told what
+// happens and asked for the number.
 //
 // Not thread-safe: it lives on the worker's loop thread.
 #ifndef NIGHTSHIFT_WORKER_CORE_LIMITER_H_
