@@ -28,7 +28,7 @@ endif()
 find_program(NIGHTSHIFT_CCACHE ccache)
 if(NIGHTSHIFT_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}"
-    CCACHE_NOHASHDIR=true CCACHE_SLOPPINESS=pch_defines,time_macros "${NIGHTSHIFT_CCACHE}")
+    CCACHE_NOHASHDIR=true CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=true "${NIGHTSHIFT_CCACHE}")
 endif()
 
 # One of gRPC's targets asks for it; precompiled headers want the same of all.
@@ -56,6 +56,10 @@ function(nightshift_pch_holder name)
   target_link_libraries(${name} PRIVATE nightshift_flags nightshift_proto absl::flat_hash_map)
   target_compile_options(${name} PRIVATE -fpch-preprocess)
   target_precompile_headers(${name} PRIVATE ${ARGN})
+  if(NIGHTSHIFT_CCACHE)
+    set_target_properties(${name} PROPERTIES CXX_COMPILER_LAUNCHER
+      "${CMAKE_SOURCE_DIR}/deploy/cmake/pch_launcher.sh;${CMAKE_CXX_COMPILER_LAUNCHER}")
+  endif()
 endfunction()
 
 function(nightshift_use_pch name holder)
