@@ -16,6 +16,7 @@
 #include "client/commands/backend_check.h"
 #include "client/commands/command.h"
 #include "client/commands/connection.h"
+#include "client/commands/early_scan.h"
 #include "client/commands/follow.h"
 #include "client/commands/hand_in.h"
 #include "client/commands/job_input.h"
@@ -61,6 +62,7 @@ class RunSession {
         !MayWriteFiles(*client_, found.ok() ? found->id() : "", paths_, &failure))
       return console_.Fail(failure);
     if (found.ok()) {
+      early_scan_.reset();
       job_ = *std::move(found);
       if (JobIsOver(job_) && job_.state() != v1::JOB_STATE_PAUSED) return RewriteFiles();
       if (!Resume(&failure)) return console_.Fail(failure);
@@ -128,6 +130,7 @@ class RunSession {
     const auto size = static_cast<int64_t>(std::filesystem::file_size(input_.path, error));
     if (!error && size > kLargeInputBytes) {
       console_.Note(absl::StrCat("Reading  ", name_, " (", HumanSize(size), ")\n"));
+      early_scan_.emplace(input_);
     } else if (!Scan(failure)) {
       return false;
     }
@@ -143,7 +146,9 @@ class RunSession {
   // Checks and counts the whole input, once.
   bool Scan(Failure* failure) {
     if (scan_.has_value()) return true;
-    absl::StatusOr<InputScan> scan = ScanInput(input_, /*count_answers=*/false);
+    absl::StatusOr<InputScan> scan =
+        early_scan_.has_value() ? early_scan_->Take() : ScanInput(input_, /*count_answers=*/false);
+    early_scan_.reset();
     if (!scan.ok()) return Refuse(scan.status(), failure);
     if (scan->bad_count > 0 && !settings_.On("skip-bad-lines")) {
       *failure = RefusedInput(name_, scan->requests, scan->bad_count, scan->bad_lines);
@@ -404,6 +409,7 @@ class RunSession {
   bool simulated_ = false;
   Failure backend_failure_;
   std::string token_;
+  std::optional<EarlyScan> early_scan_;  // under way, where the input is large
   std::optional<InputScan> scan_;
 
   RunStop stop_;
