@@ -23,5 +23,5 @@ for preset in "${presets[@]}"; do
   cmake --build --preset "$preset"
   echo "=== $preset: built in $((SECONDS - started)) s"
   [ "$preset" = clang ] && continue
-  ctest --preset "$preset" --no-tests=error
+  ctest --preset "$preset" --no-tests=error -j "$(nproc)"
 done
