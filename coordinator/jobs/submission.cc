@@ -23,9 +23,6 @@
 namespace nightshift {
 namespace {
 
-// A batch of rows is synced when it has this many or this much, whichever comes first.
-constexpr size_t kStagedRowsMax = 16'384;
-constexpr size_t kStagedBytesMax = size_t{4} << 20;
 // Models that are listed with the job; further ones are served all the same.
 constexpr int kJobModelsMax = 64;
 // Bytes of a request body per prompt token, about: good enough for a first estimate.

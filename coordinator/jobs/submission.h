@@ -5,6 +5,7 @@
 #ifndef NIGHTSHIFT_COORDINATOR_JOBS_SUBMISSION_H_
 #define NIGHTSHIFT_COORDINATOR_JOBS_SUBMISSION_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -20,6 +21,11 @@ namespace nightshift {
 
 // At most this many bad lines are listed; all are counted.
 inline constexpr int kBadLinesListedMax = 1000;
+
+// Rows are written and synced when so many are there, or so many bytes. A sync costs the same up to
+// about 2 MiB.
+inline constexpr size_t kStagedRowsMax = 4096;
+inline constexpr size_t kStagedBytesMax = size_t{2} << 20;
 
 // Not thread-safe. The references must outlive it.
 class Submission {

@@ -276,8 +276,8 @@ TEST_F(SubmissionTest, RaceOfTheSameTokenMakesOneJob) {
 
 TEST_F(SubmissionTest, AbandonedSubmissionLeavesNothing) {
   auto submission = Begin();
-  ASSERT_TRUE(submission->Add(JobWorld::Requests(0, 2500)).ok());
-  EXPECT_GT(RowsInStore(), 2000u);
+  ASSERT_TRUE(submission->Add(JobWorld::Requests(0, kStagedRowsMax + 500)).ok());
+  EXPECT_GE(RowsInStore(), kStagedRowsMax);
   submission.reset();
   EXPECT_EQ(RowsInStore(), 0u);
 }
@@ -285,7 +285,7 @@ TEST_F(SubmissionTest, AbandonedSubmissionLeavesNothing) {
 TEST_F(SubmissionTest, UnsealedRowsOfACrashAreDroppedAtStart) {
   // Not destroyed before the store is looked at: as if the process had died.
   auto lost = Begin();
-  ASSERT_TRUE(lost->Add(JobWorld::Requests(0, 1500)).ok());
+  ASSERT_TRUE(lost->Add(JobWorld::Requests(0, kStagedRowsMax + 500)).ok());
   SubmitAll(Two());
   ASSERT_TRUE(DropUnsealedJobs(*store_).ok());
   EXPECT_EQ(RowsInStore(), 1u + 2u);
@@ -319,7 +319,8 @@ TEST_F(SubmissionTest, StoreFailureEndsTheSubmission) {
   JobWorld world(stopping);
   auto submission = *Submission::Begin(stopping, world.committer(), world.dispatcher(),
                                        world.clock(), {}, testing::TempDir());
-  EXPECT_EQ(submission->Add(JobWorld::Requests(0, 1000)).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(submission->Add(JobWorld::Requests(0, kStagedRowsMax)).code(),
+            absl::StatusCode::kUnavailable);
   EXPECT_EQ(submission->Seal({}).status().code(), absl::StatusCode::kUnavailable);
   world.WaitUntilBroken();
   EXPECT_EQ(world.Control(1, JobCommand::Kind::kPause).code(), absl::StatusCode::kUnavailable);
