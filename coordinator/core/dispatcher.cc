@@ -113,8 +113,8 @@ void Dispatcher::OnDrain(WorkerNumber worker, const v1::Drain&, MonotonicTime no
   impl_->WakeUp();
 }
 
-void Dispatcher::OnStreamClosed(WorkerNumber worker, MonotonicTime) {
-  impl_->OnStreamClosed(worker);
+void Dispatcher::OnStreamClosed(WorkerNumber worker, MonotonicTime now) {
+  impl_->OnStreamClosed(worker, now);
   impl_->WakeUp();
 }
 

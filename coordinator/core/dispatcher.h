@@ -35,8 +35,12 @@
 namespace nightshift {
 
 struct DispatcherOptions {
-  // A worker that has been silent, or whose stream has been gone, for this long loses its leases.
+  // A worker that has been silent for this long loses its leases.
   absl::Duration lease_ttl = absl::Seconds(30);
+  // One whose stream has ended comes back within two seconds if it lives and the network does: its
+  // requests are with others after this and a second of looking. Longer: dead workers cost more
+  // time; shorter: so do connections that break, in calls made twice. Never above `lease_ttl`.
+  absl::Duration reconnect_grace = absl::Seconds(8);
   // After a restart, how long requests that may be in a worker's hands wait to be claimed. Zero
   // when no worker can have survived (the embedded coordinator of `nightshift run`).
   absl::Duration reclaim_grace = absl::Seconds(10);
@@ -172,7 +176,8 @@ class Dispatcher {
   void OnReturned(WorkerNumber worker, const v1::Returned& returned, MonotonicTime now);
   void OnDrain(WorkerNumber worker, const v1::Drain& drain, MonotonicTime now);
   void OnStreamClosed(WorkerNumber worker, MonotonicTime now);
-  // Lapses the leases of workers that have been silent or gone for lease_ttl. Call every second.
+  // Lapses the leases of workers that have been silent for lease_ttl, or without a stream for
+  // reconnect_grace. Call every second.
   void Tick(MonotonicTime now);
 
   // --- leases ----------------------------------------------------------------------------------

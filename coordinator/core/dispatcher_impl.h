@@ -85,7 +85,9 @@ struct Dispatcher::Impl {
   void OnReport(WorkerNumber number, const v1::Report& report, MonotonicTime now);
   void OnReturned(WorkerNumber number, const v1::Returned& returned, MonotonicTime now);
   void OnDrain(WorkerNumber number, MonotonicTime now);
-  void OnStreamClosed(WorkerNumber number);
+  void OnStreamClosed(WorkerNumber number, MonotonicTime now);
+  // How long a worker without a stream keeps its leases.
+  absl::Duration ReconnectGrace() const;
   void Tick(MonotonicTime now);
   void Ungrant(WorkerNumber number, absl::Span<const RequestId> ids);
   // Whether a request that a Hello holds stays with the worker.

@@ -22,6 +22,7 @@ absl::StatusOr<Dispatcher::HelloReply> Dispatcher::Impl::OnHello(const v1::Hello
   HelloReply reply;
   reply.worker = worker->number;
   reply.welcome.set_lease_ttl_ms(absl::ToInt64Milliseconds(options.lease_ttl));
+  reply.welcome.set_reconnect_grace_ms(absl::ToInt64Milliseconds(ReconnectGrace()));
   reply.welcome.set_epoch(options.epoch);
   reply.welcome.set_store(options.store_id);
   // Of another store: its numbers name other requests here, and the worker drops them by itself.
@@ -88,6 +89,10 @@ bool Dispatcher::Impl::KeepHeld(Worker* worker, const v1::HeldRequest& held) {
   }
 }
 
+absl::Duration Dispatcher::Impl::ReconnectGrace() const {
+  return std::min(options.reconnect_grace, options.lease_ttl);
+}
+
 void Dispatcher::Impl::TakeBack(const RequestId& id) {
   leases.Remove(id);
   Job* job = jobs.Find(id.job);
@@ -141,18 +146,18 @@ void Dispatcher::Impl::OnDrain(WorkerNumber number, MonotonicTime now) {
   TouchFleet();
 }
 
-void Dispatcher::Impl::OnStreamClosed(WorkerNumber number) {
+void Dispatcher::Impl::OnStreamClosed(WorkerNumber number, MonotonicTime now) {
   MutexLock lock(&mutex);
   Worker* worker = workers.Find(number);
   if (worker == nullptr) return;
-  workers.StreamClosed(worker);
+  workers.StreamClosed(worker, now);
   TouchFleet();
 }
 
 void Dispatcher::Impl::Tick(MonotonicTime now) {
   MutexLock lock(&mutex);
   bool changed = false;
-  for (Worker* worker : workers.Overdue(now, options.lease_ttl)) {
+  for (Worker* worker : workers.Overdue(now, options.lease_ttl, ReconnectGrace())) {
     Lapse(worker, now);
     changed = true;
   }

@@ -116,8 +116,9 @@ void WorkerRegistry::Drain(Worker* worker, MonotonicTime now) {
   if (worker->state != WorkerState::kGone) MoveWorker(&worker->state, WorkerState::kDraining);
 }
 
-void WorkerRegistry::StreamClosed(Worker* worker) {
+void WorkerRegistry::StreamClosed(Worker* worker, MonotonicTime now) {
   worker->stream_open = false;
+  worker->stream_closed_at = now;
   if (worker->state == WorkerState::kConnected) MoveWorker(&worker->state, WorkerState::kSilent);
 }
 
@@ -145,12 +146,13 @@ bool WorkerRegistry::Serves(Backend* backend, const ModelSets& sets, int set) co
   return known > 0;
 }
 
-std::vector<Worker*> WorkerRegistry::Overdue(MonotonicTime now, absl::Duration ttl) {
+std::vector<Worker*> WorkerRegistry::Overdue(MonotonicTime now, absl::Duration ttl,
+                                             absl::Duration reconnect_grace) {
   std::vector<Worker*> overdue;
   for (auto& [number, worker] : workers_) {
-    if (worker.state != WorkerState::kGone && now - worker.last_heard > ttl) {
-      overdue.push_back(&worker);
-    }
+    if (worker.state == WorkerState::kGone) continue;
+    const bool stays_away = !worker.stream_open && now - worker.stream_closed_at > reconnect_grace;
+    if (stays_away || now - worker.last_heard > ttl) overdue.push_back(&worker);
   }
   return overdue;
 }

@@ -49,6 +49,7 @@ struct Worker {
   bool drain_said = false;  // on this stream
   int64_t connected_at_ms = 0;
   MonotonicTime last_heard;
+  MonotonicTime stream_closed_at;  // while no stream is open
   MonotonicTime gone_at;
   std::vector<Backend> backends;  // only ever grows: leases name a place in it
 };
@@ -68,7 +69,7 @@ class WorkerRegistry {
   // True when something changed that people may want to see (a state, a limit of 0, words).
   bool Report(Worker* worker, const v1::Report& report, MonotonicTime now);
   void Drain(Worker* worker, MonotonicTime now);
-  void StreamClosed(Worker* worker);
+  void StreamClosed(Worker* worker, MonotonicTime now);
   void Gone(Worker* worker, MonotonicTime now);
 
   // The place of the backend of that name; it is added, taking nothing, when unknown (when there is
@@ -76,8 +77,10 @@ class WorkerRegistry {
   uint32_t BackendPlace(Worker* worker, absl::string_view name);
   bool Serves(Backend* backend, const ModelSets& sets, int set) const;
 
-  // Workers that have been silent for `ttl` and are not gone yet.
-  std::vector<Worker*> Overdue(MonotonicTime now, absl::Duration ttl);
+  // Workers that have been silent for `ttl`, or without a stream for `reconnect_grace`, and are not
+  // gone yet.
+  std::vector<Worker*> Overdue(MonotonicTime now, absl::Duration ttl,
+                               absl::Duration reconnect_grace);
   // Workers of this name, other than `worker`, whose stream is gone.
   std::vector<Worker*> Predecessors(const Worker& worker);
   // Marks quiet workers silent and forgets those gone for kGoneKept. True when anything changed.

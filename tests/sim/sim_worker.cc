@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/core/dispatcher.h"
 #include "worker/core/limiter.h"
 #include "worker/link/coordinator_link.h"
 
@@ -153,9 +154,13 @@ void SimWorker::CheckAborted(const v1::RequestKey& key) {
                                               ", which was taken from it"));
 }
 
-// Cut off for longer than a lease lives, a worker must take it that others have its requests.
+absl::Duration SimWorker::KeptFor() const {
+  return std::min(environment_.plan.lease_ttl, DispatcherOptions().reconnect_grace);
+}
+
+// Cut off for longer than its requests are kept, a worker must take it that others have its requests.
 void SimWorker::CheckNotTooLate() {
-  if (welcomed_ || environment_.scheduler.Now() - lost_at_ <= environment_.plan.lease_ttl) return;
+  if (welcomed_ || environment_.scheduler.Now() - lost_at_ <= KeptFor()) return;
   environment_.witness.Violation(
       absl::StrCat("session ", session_, " starts a call though it has had no coordinator for ",
                    absl::FormatDuration(environment_.scheduler.Now() - lost_at_)));

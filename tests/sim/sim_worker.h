@@ -61,6 +61,8 @@ class SimWorker final : public LinkPort {
   void OnLinkEnded();
   void CheckAborted(const v1::RequestKey& key);
   void CheckNotTooLate();
+  // For how long its requests are kept for it while nobody hears of it.
+  absl::Duration KeptFor() const;
   // After everything that happens: the runner's timer.
   void Settle();
   void End();

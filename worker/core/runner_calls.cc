@@ -35,7 +35,7 @@ std::string Runner::Impl::HandBackReason(const Backend& backend) const {
 bool Runner::Impl::MayStart(MonotonicTime now) const {
   if (draining || outbox.full() || spool_blocked) return false;
   // By now the coordinator has given the rest of what is held to others.
-  return !lost_at.has_value() || now - *lost_at <= lease_ttl;
+  return !lost_at.has_value() || now - *lost_at <= kept_for;
 }
 
 void Runner::Impl::LookAtSpool(MonotonicTime now) {

@@ -36,8 +36,8 @@ inline constexpr absl::Duration kKeepUnstartedMax = absl::Seconds(5);
 inline constexpr int kServerTimeoutsMax = 3;
 // A backend that has answered a call as lately as this is not broken, whoever says so.
 inline constexpr absl::Duration kBusyNotBroken = absl::Seconds(30);
-// Until the first Welcome tells.
-inline constexpr absl::Duration kLeaseTtlDefault = absl::Seconds(30);
+// Until the first Welcome tells how long a worker that is not heard of keeps what it holds.
+inline constexpr absl::Duration kKeptForDefault = absl::Seconds(8);
 // Low water: the buffer should hold what the free slots need and what is used up while a lease is
 // on its way.
 inline constexpr double kLowWaterSeconds = 0.3;
@@ -168,7 +168,8 @@ struct Runner::Impl {
 
   Link link = Link::kDown;
   std::optional<MonotonicTime> lost_at;  // the stream, if it has not been welcomed again since
-  absl::Duration lease_ttl = kLeaseTtlDefault;
+  // For how long the coordinator keeps what a worker holds that is not heard of, or has no stream.
+  absl::Duration kept_for = kKeptForDefault;
   // Handed back and not yet said, by the reason.
   std::map<std::string, std::vector<RequestKey>> returned;
 

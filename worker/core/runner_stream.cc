@@ -60,7 +60,11 @@ void Runner::Impl::OnWelcome(const v1::Welcome& welcome, MonotonicTime now) {
   link = Link::kReady;
   lost_at.reset();
   if (!store_known || welcome.store() != store) ChangeStore(welcome.store());
-  if (welcome.lease_ttl_ms() > 0) lease_ttl = absl::Milliseconds(welcome.lease_ttl_ms());
+  if (welcome.reconnect_grace_ms() > 0) {
+    kept_for = absl::Milliseconds(welcome.reconnect_grace_ms());
+  } else if (welcome.lease_ttl_ms() > 0) {
+    kept_for = absl::Milliseconds(welcome.lease_ttl_ms());
+  }
   for (const v1::RequestKey& key : welcome.drop()) Discard(RequestKey::From(key));
   if (draining) SendDrain();
   SendReturned();

@@ -56,13 +56,25 @@ TEST_F(DispatcherWorkers, AWallClockJumpChangesNothing) {
   EXPECT_EQ(Status(job).counts().in_flight(), 16);
 }
 
-TEST_F(DispatcherWorkers, AReconnectWithinTheTimeToLiveKeepsTheLeases) {
+TEST_F(DispatcherWorkers, AWorkerWhoseStreamIsGoneLosesItsLeasesSooner) {
+  const JobNumber job = NewJob(100);
+  const WorkerNumber worker = Connect("dead");
+  ASSERT_EQ(Plan().size(), 16u);
+  dispatcher->OnStreamClosed(worker, clock.Now());
+  AdvanceAndTick(options.reconnect_grace);
+  EXPECT_EQ(Status(job).counts().in_flight(), 16);
+  AdvanceAndTick(absl::Seconds(1));
+  EXPECT_EQ(Status(job).counts().in_flight(), 0);
+  EXPECT_EQ(WorkerNamed("dead").state(), "gone");
+}
+
+TEST_F(DispatcherWorkers, AReconnectWithinTheGraceKeepsTheLeases) {
   const JobNumber job = NewJob(100);
   const WorkerNumber worker = Connect("w");
   const std::vector<RequestId> ids = Plan();
   dispatcher->OnStreamClosed(worker, clock.Now());
   EXPECT_EQ(WorkerNamed("w").state(), "silent");
-  AdvanceAndTick(absl::Seconds(10));
+  AdvanceAndTick(options.reconnect_grace);
   v1::Hello hello = HelloOf("w", "w-session");
   for (const RequestId& id : ids) Hold(&hello, id, false);
   const auto reply = dispatcher->OnHello(hello, clock.Now(), clock.WallNow());

@@ -35,7 +35,7 @@ class WorkerRegistryTest : public ::testing::Test {
 TEST_F(WorkerRegistryTest, TheSameSessionIsTheSameWorker) {
   Worker* first = Connect("w", "s");
   const WorkerNumber number = first->number;
-  registry_.StreamClosed(first);
+  registry_.StreamClosed(first, At(0));
   EXPECT_EQ(first->state, WorkerState::kSilent);
   EXPECT_EQ(Connect("w", "s")->number, number);
   EXPECT_EQ(first->state, WorkerState::kConnected);
@@ -66,7 +66,7 @@ TEST_F(WorkerRegistryTest, QuietWorkersBecomeSilentAndComeBackWithAnyMessage) {
 
 TEST_F(WorkerRegistryTest, AMessageFromAClosedStreamDoesNotMakeItConnected) {
   Worker* worker = Connect("w", "s");
-  registry_.StreamClosed(worker);
+  registry_.StreamClosed(worker, At(0));
   registry_.Heard(worker, At(1));
   EXPECT_EQ(worker->state, WorkerState::kSilent);
 }
@@ -85,17 +85,33 @@ TEST_F(WorkerRegistryTest, ADrainingWorkerStaysSoUntilANewHello) {
 
 TEST_F(WorkerRegistryTest, OverdueAfterTheTimeToLive) {
   Worker* worker = Connect("w", "s");
-  registry_.StreamClosed(worker);
-  EXPECT_TRUE(registry_.Overdue(At(30), absl::Seconds(30)).empty());
-  ASSERT_EQ(registry_.Overdue(At(31), absl::Seconds(30)).size(), 1u);
+  const auto overdue = [this](int seconds) {
+    return registry_.Overdue(At(seconds), absl::Seconds(30), absl::Seconds(8)).size();
+  };
+  EXPECT_EQ(overdue(30), 0u);
+  EXPECT_EQ(overdue(31), 1u);
   registry_.Gone(worker, At(31));
-  EXPECT_TRUE(registry_.Overdue(At(99), absl::Seconds(30)).empty());
+  EXPECT_EQ(overdue(99), 0u);
+}
+
+TEST_F(WorkerRegistryTest, WithoutAStreamOverdueAfterTheGraceForReconnecting) {
+  Worker* worker = Connect("w", "s");
+  const auto overdue = [this](int seconds) {
+    return registry_.Overdue(At(seconds), absl::Seconds(30), absl::Seconds(8)).size();
+  };
+  registry_.StreamClosed(worker, At(5));
+  // What was under way on the old stream does not make up for it.
+  registry_.Heard(worker, At(6));
+  EXPECT_EQ(overdue(13), 0u);
+  EXPECT_EQ(overdue(14), 1u);
+  Connect("w", "s", 14);
+  EXPECT_EQ(overdue(30), 0u) << "it is back";
 }
 
 TEST_F(WorkerRegistryTest, GoneWorkersAreForgottenAfterTenMinutes) {
   Worker* worker = Connect("w", "s");
   const WorkerNumber number = worker->number;
-  registry_.StreamClosed(worker);
+  registry_.StreamClosed(worker, At(0));
   registry_.Gone(worker, At(31));
   registry_.Sweep(At(31 + 600));
   EXPECT_NE(registry_.Find(number), nullptr);
@@ -118,7 +134,7 @@ TEST_F(WorkerRegistryTest, PredecessorsHaveTheNameAndNoStream) {
   Connect("v", "v");
   Worker* now = Connect("w", "new");
   EXPECT_TRUE(registry_.Predecessors(*now).empty());
-  registry_.StreamClosed(old);
+  registry_.StreamClosed(old, At(0));
   EXPECT_EQ(registry_.Predecessors(*now), std::vector<Worker*>{old});
 }
 

@@ -113,6 +113,7 @@ class RunnerTest : public testing::Test {
   void Welcome(std::vector<uint64_t> drop = {}) {
     v1::CoordinatorMessage message;
     message.mutable_welcome()->set_lease_ttl_ms(30'000);
+    message.mutable_welcome()->set_reconnect_grace_ms(8'000);
     for (const uint64_t index : drop) SetKey(message.mutable_welcome()->add_drop(), index);
     runner_->OnMessage(std::move(message), Now());
   }

@@ -152,7 +152,7 @@ TEST_F(RunnerStreamTest, StartsNothingOnceItsLeasesHaveLapsed) {
   Connect(2);
   Lease(0, 6);
   LinkDown();
-  Advance(absl::Seconds(29));
+  Advance(absl::Seconds(7));
   Finish(Answer(calls_.started[0].id));
   ASSERT_EQ(calls_.started.size(), 3u);
   Advance(absl::Seconds(2));
@@ -167,6 +167,23 @@ TEST_F(RunnerStreamTest, StartsNothingOnceItsLeasesHaveLapsed) {
   LinkUp();
   Welcome({3});
   EXPECT_THAT(Started(), ElementsAre("body 0", "body 1", "body 2", "body 4", "body 5"));
+}
+
+// A coordinator that tells no grace keeps requests for the time to live.
+TEST_F(RunnerStreamTest, WithoutAGraceTheTimeToLiveCounts) {
+  Make(1);
+  LinkUp();
+  v1::CoordinatorMessage welcome;
+  welcome.mutable_welcome()->set_lease_ttl_ms(30'000);
+  runner_->OnMessage(std::move(welcome), Now());
+  Lease(0, 3);
+  LinkDown();
+  Advance(absl::Seconds(29));
+  Finish(Answer(calls_.started[0].id));
+  EXPECT_EQ(calls_.started.size(), 2u);
+  Advance(absl::Seconds(2));
+  Finish(Answer(calls_.started[1].id));
+  EXPECT_EQ(calls_.started.size(), 2u);
 }
 
 TEST_F(RunnerStreamTest, WhatIsHandedBackWithoutAStreamIsMissingFromTheNextHello) {
