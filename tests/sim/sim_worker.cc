@@ -127,6 +127,7 @@ void SimWorker::OnMessage(v1::CoordinatorMessage message) {
   std::vector<v1::RequestKey> lost;
   if (message.has_welcome()) {
     welcomed_ = true;
+    stopped_at_.reset();
     lost.assign(message.welcome().drop().begin(), message.welcome().drop().end());
   } else if (message.has_lease()) {
     witness.OnLeased(session_, message.lease());
@@ -158,12 +159,22 @@ absl::Duration SimWorker::KeptFor() const {
   return std::min(environment_.plan.lease_ttl, DispatcherOptions().reconnect_grace);
 }
 
-// Cut off for longer than its requests are kept, a worker must take it that others have its requests.
+// Cut off, or having stood still, for longer than its requests are kept, a worker must take it that
+// others have them.
 void SimWorker::CheckNotTooLate() {
-  if (welcomed_ || environment_.scheduler.Now() - lost_at_ <= KeptFor()) return;
-  environment_.witness.Violation(
-      absl::StrCat("session ", session_, " starts a call though it has had no coordinator for ",
-                   absl::FormatDuration(environment_.scheduler.Now() - lost_at_)));
+  const MonotonicTime now = environment_.scheduler.Now();
+  if (!welcomed_ && now - lost_at_ > KeptFor()) {
+    environment_.witness.Violation(
+        absl::StrCat("session ", session_, " starts a call though it has had no coordinator for ",
+                     absl::FormatDuration(now - lost_at_)));
+  }
+  if (stopped_at_.has_value() && now - *stopped_at_ > KeptFor()) {
+    environment_.witness.Violation(
+        absl::StrCat("session ", session_,
+                     " starts a call, and has not asked what is still its "
+                     "own since it stood still ",
+                     absl::FormatDuration(now - *stopped_at_), " ago"));
+  }
 }
 
 void SimWorker::Send(v1::WorkerMessage message) {
@@ -177,6 +188,14 @@ void SimWorker::Send(v1::WorkerMessage message) {
 }
 
 int SimWorker::Backlog() const { return up_ ? link_->backlog() : 0; }
+
+void SimWorker::Reopen() {
+  environment_.scheduler.After(absl::ZeroDuration(), process_, [this, number = link_number_] {
+    if (number != link_number_) return;
+    link_->Cut();
+    OnLinkEnded();
+  });
+}
 
 // --- time ----------------------------------------------------------------------------------------
 
@@ -203,6 +222,14 @@ void SimWorker::Crash() {
 void SimWorker::Bury() { environment_.scheduler.Kill(process_); }
 
 void SimWorker::Stop(absl::Duration time) {
+  const MonotonicTime now = environment_.scheduler.Now();
+  if (now >= process_->stopped_until && !stopped_at_.has_value()) stopped_at_ = now;
+  environment_.scheduler.After(absl::ZeroDuration(), process_, [this] {
+    // Too short for anybody to have missed it.
+    if (stopped_at_.has_value() && environment_.scheduler.Now() - *stopped_at_ <= KeptFor()) {
+      stopped_at_.reset();
+    }
+  });
   process_->stopped_until = std::max(process_->stopped_until, environment_.scheduler.Now() + time);
   // Nobody answers pings either.
   if (link_ == nullptr || time < absl::Seconds(20) || !random_.Chance(0.7)) return;

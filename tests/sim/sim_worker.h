@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,7 @@ class SimWorker final : public LinkPort {
   // --- LinkPort ----------------------------------------------------------------------------------
   void Send(v1::WorkerMessage message) override;
   int Backlog() const override;
+  void Reopen() override;
 
  private:
   void OpenLink();
@@ -85,6 +87,8 @@ class SimWorker final : public LinkPort {
   bool up_ = false;
   bool welcomed_ = false;
   MonotonicTime lost_at_;  // the last link that was welcomed
+  // Since when it stood still, until it has been welcomed after that.
+  std::optional<MonotonicTime> stopped_at_;
   uint64_t link_number_ = 0;
   MonotonicTime unreachable_until_;
   MonotonicTime timer_;  // when the runner's timer is due; earlier events for it are stale

@@ -109,19 +109,14 @@ Runner::~Runner() = default;
 
 void Runner::OnLinkUp(MonotonicTime now) {
   Impl& impl = *impl_;
-  if (impl.link != Impl::Link::kDown) OnLinkDown(now);
+  const MonotonicTime since = impl.StoodStillSince(now);
+  if (impl.link != Impl::Link::kDown) impl.LoseLink(since);
   impl.link = Impl::Link::kGreeting;
   impl.outbox.Rewind();
   impl.SendHello();
 }
 
-void Runner::OnLinkDown(MonotonicTime now) {
-  Impl& impl = *impl_;
-  // A stream that was never welcomed has renewed no lease: the first loss counts.
-  if (impl.link == Impl::Link::kReady) impl.lost_at = now;
-  impl.link = Impl::Link::kDown;
-  impl.returned.clear();
-}
+void Runner::OnLinkDown(MonotonicTime now) { impl_->LoseLink(impl_->StoodStillSince(now)); }
 
 void Runner::OnMessage(const v1::CoordinatorMessage& message, MonotonicTime now) {
   OnMessage(v1::CoordinatorMessage(message), now);
@@ -129,6 +124,14 @@ void Runner::OnMessage(const v1::CoordinatorMessage& message, MonotonicTime now)
 
 void Runner::OnMessage(v1::CoordinatorMessage&& message, MonotonicTime now) {
   Impl& impl = *impl_;
+  impl.LookAtTime(now);
+  if (impl.link == Impl::Link::kDown) {
+    // Of a stream that has been given up, only what it takes away counts: a lease that is not taken
+    // is missing from the next Hello.
+    for (const v1::RequestKey& key : message.welcome().drop()) impl.Discard(RequestKey::From(key));
+    for (const v1::RequestKey& key : message.revoke().keys()) impl.Discard(RequestKey::From(key));
+    return;
+  }
   switch (message.kind_case()) {
     case v1::CoordinatorMessage::kWelcome:
       impl.OnWelcome(message.welcome(), now);
@@ -149,11 +152,13 @@ void Runner::OnMessage(v1::CoordinatorMessage&& message, MonotonicTime now) {
 }
 
 void Runner::OnWritable(MonotonicTime now) {
+  impl_->LookAtTime(now);
   impl_->ReportIfDue(now);
   impl_->SendResults(now);
 }
 
 void Runner::OnCallFinished(CallOutcome outcome, MonotonicTime now) {
+  impl_->LookAtTime(now);
   const auto found = impl_->calls.find(outcome.id);
   if (found == impl_->calls.end()) return;
   const Impl::Call call = found->second;
@@ -163,6 +168,7 @@ void Runner::OnCallFinished(CallOutcome outcome, MonotonicTime now) {
 }
 
 void Runner::OnBackendInfo(int index, v1::BackendInfo info, MonotonicTime now) {
+  impl_->LookAtTime(now);
   Impl::Backend& backend = impl_->backends[index];
   const bool was_ready = backend.seen_ready;
   backend.seen_ready = Impl::IsReady(info);
@@ -180,6 +186,7 @@ void Runner::OnBackendInfo(int index, v1::BackendInfo info, MonotonicTime now) {
 
 MonotonicTime Runner::OnTimer(MonotonicTime now) {
   Impl& impl = *impl_;
+  impl.LookAtTime(now);
   while (HeldRequest* request = impl.retries.PopDue(now)) {
     Impl::Backend& backend = impl.backends[request->backend];
     --backend.waiting;
@@ -188,7 +195,10 @@ MonotonicTime Runner::OnTimer(MonotonicTime now) {
     backend.buffered.PushFront(request);
     impl.Fill(request->backend, now);
   }
-  MonotonicTime next = MonotonicTime::Infinite();
+  // Without a stream nothing has to be noticed.
+  MonotonicTime next = impl.link == Impl::Link::kDown
+                           ? MonotonicTime::Infinite()
+                           : now + std::min(kLookInterval, impl.kept_for / 4);
   for (int i = 0; i < static_cast<int>(impl.backends.size()); ++i) {
     if (impl.backends[i].breaker.OnTime(now)) {
       impl.OnBreakerChanged(i, now);

@@ -38,6 +38,9 @@ inline constexpr int kServerTimeoutsMax = 3;
 inline constexpr absl::Duration kBusyNotBroken = absl::Seconds(30);
 // Until the first Welcome tells how long a worker that is not heard of keeps what it holds.
 inline constexpr absl::Duration kKeptForDefault = absl::Seconds(8);
+// The runner looks at the time as often as this, and four times while its leases live, to notice
+// that its process stood still.
+inline constexpr absl::Duration kLookInterval = absl::Seconds(1);
 // Low water: the buffer should hold what the free slots need and what is used up while a lease is
 // on its way.
 inline constexpr double kLowWaterSeconds = 0.3;
@@ -77,6 +80,13 @@ struct Runner::Impl {
   // --- runner_stream.cc
   void SendHello();
   void OnWelcome(const v1::Welcome& welcome, MonotonicTime now);
+  // What every event begins with. A process that stood still (stopped, swapped out, its machine
+  // suspended) may have lost its leases without having seen the stream break: before it calls
+  // anything again it asks what is still its own, by another Hello.
+  void LookAtTime(MonotonicTime now);
+  // Since when, if it has been for too long; else `now`.
+  MonotonicTime StoodStillSince(MonotonicTime now);
+  void LoseLink(MonotonicTime since);
   // Everything held belongs to another store than the coordinator's: none of it may reach this one.
   void ChangeStore(const std::string& new_store);
   // Takes up what the spool has for the present store.
@@ -170,6 +180,7 @@ struct Runner::Impl {
   std::optional<MonotonicTime> lost_at;  // the stream, if it has not been welcomed again since
   // For how long the coordinator keeps what a worker holds that is not heard of, or has no stream.
   absl::Duration kept_for = kKeptForDefault;
+  std::optional<MonotonicTime> looked_at;  // the time, last
   // Handed back and not yet said, by the reason.
   std::map<std::string, std::vector<RequestKey>> returned;
 

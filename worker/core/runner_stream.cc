@@ -1,8 +1,10 @@
 // The runner and the coordinator's stream. Whatever is sent may be lost with the stream; what must
 // not be lost is said again from what is held when the next one opens.
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
+#include "base/units.h"
 #include "worker/core/runner_impl.h"
 
 namespace nightshift {
@@ -56,7 +58,6 @@ void Runner::Impl::SendHello() {
 }
 
 void Runner::Impl::OnWelcome(const v1::Welcome& welcome, MonotonicTime now) {
-  if (link == Link::kDown) return;
   link = Link::kReady;
   lost_at.reset();
   if (!store_known || welcome.store() != store) ChangeStore(welcome.store());
@@ -72,6 +73,27 @@ void Runner::Impl::OnWelcome(const v1::Welcome& welcome, MonotonicTime now) {
   FillAll(now);
   SendResults(now);
   ReportNow(now);
+}
+
+void Runner::Impl::LoseLink(MonotonicTime since) {
+  // A stream that was never welcomed has renewed no lease: the first loss counts.
+  if (link == Link::kReady) lost_at = since;
+  link = Link::kDown;
+  returned.clear();
+}
+
+MonotonicTime Runner::Impl::StoodStillSince(MonotonicTime now) {
+  const MonotonicTime last = std::exchange(looked_at, now).value_or(now);
+  return now - last > kept_for ? last : now;
+}
+
+void Runner::Impl::LookAtTime(MonotonicTime now) {
+  const MonotonicTime since = StoodStillSince(now);
+  if (link == Link::kDown || since == now) return;
+  LogWarning("this worker did not run for ", HumanDuration(now - since),
+             ": before it calls again it asks the coordinator which requests are still its own");
+  LoseLink(since);
+  link_port.Reopen();
 }
 
 void Runner::Impl::ChangeStore(const std::string& new_store) {

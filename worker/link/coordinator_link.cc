@@ -168,6 +168,10 @@ void CoordinatorLink::Send(v1::WorkerMessage message) {
 
 int CoordinatorLink::Backlog() const { return impl_->accepted ? impl_->stream->Backlog() : 0; }
 
+void CoordinatorLink::Reopen() {
+  if (impl_->stream != nullptr) impl_->stream->Cancel();
+}
+
 void CoordinatorLink::Close(std::function<void()> on_closed) {
   impl_->closing = true;
   if (impl_->stream == nullptr) return on_closed();

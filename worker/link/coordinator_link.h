@@ -66,6 +66,7 @@ class CoordinatorLink : public LinkPort {
 
   void Send(v1::WorkerMessage message) override;
   int Backlog() const override;
+  void Reopen() override;
 
   // No new streams. The present one is closed in order once what is queued has been written;
   // `on_closed` is called when the coordinator has had everything, or the stream is lost. Call

@@ -33,10 +33,12 @@ class RecordingLink : public LinkPort {
     if (slow) ++backlog;
   }
   int Backlog() const override { return backlog; }
+  void Reopen() override { ++reopened; }
 
   std::deque<v1::WorkerMessage> sent;
   bool slow = false;  // messages stay in the backlog until the test takes them out
   int backlog = 0;
+  int reopened = 0;
 };
 
 inline CallOutcome Answer(CallId id) {

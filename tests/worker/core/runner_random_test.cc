@@ -206,6 +206,8 @@ class World {
         if (random_.Chance(0.02)) Die();
         break;
     }
+    // It has noticed that it did not run, and gives the stream up.
+    if (std::exchange(link_.reopened, 0) > 0) LoseTheStream();
     if (!trouble && !settled_) {
       spool_.blocked = false;
       for (int i = 0; i < 2; ++i) runner_->OnBackendInfo(i, Info(i, "ready"), Now());

@@ -186,6 +186,56 @@ TEST_F(RunnerStreamTest, WithoutAGraceTheTimeToLiveCounts) {
   EXPECT_EQ(calls_.started.size(), 2u);
 }
 
+// Stopped and woken, it finds answers, and free slots for what others may have by now; the stream
+// still looks sound.
+TEST_F(RunnerStreamTest, AfterStandingStillItAsksWhatIsItsOwnBeforeItCalls) {
+  Connect(2);
+  Lease(0, 6);
+  clock_.Advance(absl::Seconds(60));
+  Finish(Answer(calls_.started[0].id));
+  EXPECT_EQ(calls_.started.size(), 2u);
+  EXPECT_EQ(link_.reopened, 1);
+  EXPECT_THAT(Results(), IsEmpty()) << "nothing is said on the stream that is given up";
+  Finish(Answer(calls_.started[1].id));
+  Lease(10, 1);  // was under way on it
+  EXPECT_EQ(calls_.started.size(), 2u);
+  EXPECT_EQ(link_.reopened, 1);
+  LinkDown();
+  LinkUp();
+  EXPECT_EQ(LastHello().held_size(), 6) << "without the lease that came too late";
+  Welcome({2, 3});
+  EXPECT_EQ(Results().size(), 2u) << "its answers are worth something still";
+  EXPECT_THAT(Started(), ElementsAre("body 0", "body 1", "body 4", "body 5"));
+}
+
+TEST_F(RunnerStreamTest, AWelcomeFromBeforeItStoodStillRenewsNothing) {
+  Connect(1);
+  Lease(0, 3);
+  LinkDown();
+  LinkUp();
+  clock_.Advance(absl::Seconds(60));
+  Welcome({0, 1});
+  Finish(Broken(calls_.started[0].id, Transport::kAborted));
+  EXPECT_EQ(calls_.started.size(), 1u);
+  EXPECT_THAT(calls_.aborted, ElementsAre(calls_.started[0].id)) << "but what it takes is taken";
+  LinkDown();
+  LinkUp();
+  ASSERT_EQ(LastHello().held_size(), 1);
+  EXPECT_EQ(LastHello().held(0).key().index(), 2u);
+  Welcome();
+  EXPECT_EQ(calls_.started.size(), 2u);
+}
+
+// However little happens, it does not seem to have stood still.
+TEST_F(RunnerStreamTest, AnIdleWorkerKeepsItsStream) {
+  Connect(1);
+  link_.slow = true;
+  Lease(0, 1);
+  link_.backlog = 9;  // no report can go out
+  Advance(absl::Minutes(10));
+  EXPECT_EQ(link_.reopened, 0);
+}
+
 TEST_F(RunnerStreamTest, WhatIsHandedBackWithoutAStreamIsMissingFromTheNextHello) {
   Connect(1);
   Lease(0, 3);
