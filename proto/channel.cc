@@ -17,9 +17,10 @@
 namespace nightshift {
 namespace {
 
-// A peer that answers no ping for this long is gone: 20 s at worst, well below the lease's 30 s.
-constexpr int kKeepaliveTimeMs = 10'000;
-constexpr int kKeepaliveTimeoutMs = 10'000;
+// A peer that answers no ping for this long is gone: 18 s at worst and what timers are late by,
+// well below the lease's 30 s.
+constexpr int kKeepaliveTimeMs = 9'000;
+constexpr int kKeepaliveTimeoutMs = 9'000;
 // Pings may come twice as often as they are sent, so that timers that drift do no harm.
 constexpr int kPingIntervalMinMs = 5'000;
 
