@@ -9,6 +9,9 @@ namespace {
 // A dead peer is noticed at once when its kernel says so, else by unanswered pings.
 constexpr double kNoticedAtOnce = 0.6;
 constexpr absl::Duration kPingsUnanswered = absl::Seconds(20);
+// Of messages that are duplicated, and of those that others pass.
+constexpr double kMischiefShare = 0.1;
+constexpr absl::Duration kMischiefDelay = absl::Seconds(3);
 
 }  // namespace
 
@@ -41,6 +44,23 @@ MonotonicTime Connection::NextArrival(Direction& direction) {
   return direction.last_arrival;
 }
 
+std::vector<MonotonicTime> Connection::Arrivals(Direction& direction, bool first) {
+  const bool late = !first && weather_.reorders && random_.Chance(kMischiefShare);
+  std::vector<MonotonicTime> arrivals;
+  if (late) {
+    // Leaves `last_arrival` alone: what is sent after it need not wait.
+    arrivals.push_back(
+        std::max(scheduler_.Now() + weather_.Delay(random_), direction.last_arrival) +
+        kMischiefDelay * random_.Unit());
+  } else {
+    arrivals.push_back(NextArrival(direction));
+  }
+  if (!first && weather_.duplicates && random_.Chance(kMischiefShare)) {
+    arrivals.push_back(arrivals.front() + kMischiefDelay * random_.Unit());
+  }
+  return arrivals;
+}
+
 void Connection::Accept() {
   scheduler_.After(Until(NextArrival(down_)), worker_process_, [self = shared_from_this()] {
     if (!self->worker_ended_ && self->scheduler_.Now() < self->down_.lost_from) {
@@ -60,13 +80,14 @@ void Connection::SendUp(v1::WorkerMessage message) {
   });
   // What has been cut off arrives nowhere; it is seen at arrival.
   up_.last_arrival = std::max(up_.last_arrival, writing_until_);
-  auto shared = std::make_shared<v1::WorkerMessage>(std::move(message));
-  scheduler_.After(Until(NextArrival(up_)), coordinator_process_,
-                   [self = shared_from_this(), shared] {
-                     if (self->coordinator_ended_) return;
-                     if (self->scheduler_.Now() >= self->up_.lost_from) return;
-                     self->coordinator_.message(std::move(*shared));
-                   });
+  const std::vector<MonotonicTime> arrivals = Arrivals(up_, message.has_hello());
+  const auto shared = std::make_shared<v1::WorkerMessage>(std::move(message));
+  for (const MonotonicTime at : arrivals) {
+    scheduler_.After(Until(at), coordinator_process_, [self = shared_from_this(), shared] {
+      if (self->coordinator_ended_ || self->scheduler_.Now() >= self->up_.lost_from) return;
+      self->coordinator_.message(*shared);
+    });
+  }
 }
 
 void Connection::CloseUp() {
@@ -92,14 +113,16 @@ WorkerStream::Offer Connection::Send(v1::CoordinatorMessage&& message, size_t by
   if (queued_down_ > stream_bytes_max_ && full_since_ == MonotonicTime()) {
     full_since_ = scheduler_.Now();
   }
-  auto shared = std::make_shared<v1::CoordinatorMessage>(std::move(message));
-  const MonotonicTime at = NextArrival(down_);
-  scheduler_.After(Until(at), worker_process_, [self = shared_from_this(), shared] {
-    if (self->worker_ended_ || self->scheduler_.Now() >= self->down_.lost_from) return;
-    self->worker_.message(std::move(*shared));
-  });
+  const std::vector<MonotonicTime> arrivals = Arrivals(down_, message.has_welcome());
+  const auto shared = std::make_shared<v1::CoordinatorMessage>(std::move(message));
+  for (const MonotonicTime at : arrivals) {
+    scheduler_.After(Until(at), worker_process_, [self = shared_from_this(), shared] {
+      if (self->worker_ended_ || self->scheduler_.Now() >= self->down_.lost_from) return;
+      self->worker_.message(*shared);
+    });
+  }
   // The coordinator's kernel has got rid of it when the worker has taken it, about.
-  const MonotonicTime taken = std::max(at, worker_process_->stopped_until);
+  const MonotonicTime taken = std::max(arrivals.front(), worker_process_->stopped_until);
   scheduler_.After(Until(taken), coordinator_process_, [self = shared_from_this(), bytes] {
     self->queued_down_ -= bytes;
     if (self->queued_down_ > self->stream_bytes_max_ / 2) return;

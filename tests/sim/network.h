@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/random.h"
 #include "coordinator/rpc/worker_streams.h"
@@ -22,6 +23,11 @@ struct NetworkWeather {
   bool slow = false;
   // The end of a peer is always noticed at once.
   bool prompt = false;
+  // A tenth of the messages arrives a second time, or so late that others pass them: more than any
+  // TCP connection does. A stream's first message in each direction is spared, since nothing is one
+  // without it.
+  bool duplicates = false;
+  bool reorders = false;
   absl::Duration Delay(Random& random) const;
 };
 
@@ -75,6 +81,8 @@ class Connection final : public WorkerStream, public std::enable_shared_from_thi
   };
 
   MonotonicTime NextArrival(Direction& direction);
+  // When a message arrives, once or twice.
+  std::vector<MonotonicTime> Arrivals(Direction& direction, bool first);
   MonotonicTime CutDirection(Direction& direction);
   void EndWorker(MonotonicTime at);
   void EndCoordinator(MonotonicTime at);

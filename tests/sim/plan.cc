@@ -41,6 +41,15 @@ constexpr FaultName kFaults[] = {
     {&Faults::clock_jumps, "clock_jumps"},
 };
 
+// Thrown by a generator of their own, so that the seeds from before they existed still mean the
+// same worlds where they are off.
+constexpr FaultName kNetworkFaults[] = {
+    {&Faults::duplicated_messages, "duplicated_messages"},
+    {&Faults::reordered_messages, "reordered_messages"},
+    {&Faults::long_partition, "long_partition"},
+};
+constexpr double kNetworkFaultShare = 0.3;
+
 absl::Duration Between(Random& random, absl::Duration low, absl::Duration high) {
   return low + (high - low) * random.Unit();
 }
@@ -59,6 +68,7 @@ void MakeFrugal(Plan* plan) {
   faults.worker_crash = faults.worker_stop = faults.worker_drain = faults.poison = false;
   faults.coordinator_stop = faults.link_cut = faults.partition = false;
   faults.slow_network = faults.slow_disk = false;
+  faults.duplicated_messages = faults.reordered_messages = faults.long_partition = false;
   // A job that runs again is called for again.
   faults.commands = false;
   faults.coordinator_crash = true;
@@ -89,6 +99,10 @@ Plan Plan::Make(uint64_t seed) {
   plan.commit_results_max = OneOf(random, {1, 4, 4096});
   plan.outbox_requests_max = OneOf(random, {3, 20, 65536});
   plan.results_per_message_max = OneOf(random, {1, 5, 1024});
+  Random network_random = PartRandom(seed, 2);
+  for (const FaultName& fault : kNetworkFaults) {
+    plan.faults.*fault.on = network_random.Chance(share > 0 ? kNetworkFaultShare : 0);
+  }
   if (random.Chance(0.15)) MakeFrugal(&plan);
   // A stalled sync, or the whole process standing still, may lie between plan and sending.
   plan.stop_patience = plan.faults.slow_disk || plan.faults.coordinator_stop
@@ -103,13 +117,13 @@ std::string Plan::Describe() const {
       absl::StrCat(frugal ? "frugal, " : "", workers, " workers with ", backends_per_worker,
                    " backends, ", jobs, " jobs of up to ", requests_max, " requests, trouble for ",
                    absl::FormatDuration(absl::Trunc(trouble, absl::Seconds(1))), ":");
-  bool none = true;
-  for (const FaultName& fault : kFaults) {
-    if (!(faults.*fault.on)) continue;
-    absl::StrAppend(&text, " ", fault.word);
-    none = false;
-  }
-  if (none) absl::StrAppend(&text, " none");
+  std::string words;
+  const auto add = [&](const FaultName& fault) {
+    if (faults.*fault.on) absl::StrAppend(&words, " ", fault.word);
+  };
+  for (const FaultName& fault : kFaults) add(fault);
+  for (const FaultName& fault : kNetworkFaults) add(fault);
+  absl::StrAppend(&text, words.empty() ? " none" : words);
   return text;
 }
 

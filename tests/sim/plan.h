@@ -39,6 +39,9 @@ struct Faults {
   bool limits = false;  // budgets, error rates
   bool bad_lines = false;
   bool clock_jumps = false;
+  bool duplicated_messages = false;  // some arrive twice
+  bool reordered_messages = false;   // some arrive late, others pass them
+  bool long_partition = false;       // some cuts last for many leases' lives
 };
 
 // Ways to break the world on purpose, to see that it is noticed.

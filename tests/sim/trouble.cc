@@ -37,6 +37,9 @@ void Trouble::Happen() {
   }
   if (on.link_cut) can.push_back([&] { world_.CutLink(worker); });
   if (on.partition) can.push_back([&] { world_.Partition(worker, up_to(2 * lease_ttl)); });
+  if (on.long_partition) {
+    can.push_back([&] { world_.Partition(worker, up_to(absl::Minutes(10))); });
+  }
   if (on.backend_down) {
     can.push_back(
         [&] { world_.TakeServerDown(random_.Below(world_.servers()), up_to(absl::Seconds(40))); });

@@ -35,7 +35,10 @@ World::World(const Plan& plan, bool print)
       environment_{.plan = plan_,
                    .scheduler = scheduler_,
                    .witness = witness_,
-                   .weather = {.slow = plan.faults.slow_network, .prompt = plan.frugal},
+                   .weather = {.slow = plan.faults.slow_network,
+                               .prompt = plan.frugal,
+                               .duplicates = plan.faults.duplicated_messages,
+                               .reorders = plan.faults.reordered_messages},
                    .trace = [this](const std::string& line) { Trace(line); }},
       random_(environment_.NewRandom()),
       disk_(plan_, witness_, scheduler_.clock()) {
@@ -259,6 +262,8 @@ void World::Calm() {
   Trace("the trouble is over");
   environment_.trouble = false;
   environment_.weather.slow = false;
+  environment_.weather.duplicates = false;
+  environment_.weather.reorders = false;
   for (const auto& server : servers_) server->down = false;
   for (const auto& worker : workers_) {
     if (worker != nullptr) worker->Probe();

@@ -80,9 +80,9 @@ struct Runner::Impl {
   // --- runner_stream.cc
   void SendHello();
   void OnWelcome(const v1::Welcome& welcome, MonotonicTime now);
-  // What every event begins with. A process that stood still (stopped, swapped out, its machine
-  // suspended) may have lost its leases without having seen the stream break: before it calls
-  // anything again it asks what is still its own, by another Hello.
+  // What every event begins with. A process that stood still (stopped, starved, swapped out) may
+  // have lost its leases without having seen the stream break: before it calls anything again it
+  // asks what is still its own, by another Hello.
   void LookAtTime(MonotonicTime now);
   // Since when, if it has been for too long; else `now`.
   MonotonicTime StoodStillSince(MonotonicTime now);
