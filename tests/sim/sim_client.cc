@@ -83,24 +83,28 @@ SimJob SimClient::Invent(int number) {
   return job;
 }
 
-void SimClient::Ask(Handler handler, Reply reply) {
+void SimClient::Ask(Handler handler, Reply on_reply) {
+  ++asking_;
+  const Reply reply = [this, on_reply = std::move(on_reply)](const absl::Status& status) {
+    --asking_;
+    on_reply(status);
+  };
   const absl::Duration way = environment_.weather.Delay(random_);
-  environment_.scheduler.After(
-      way, nullptr, [this, handler = std::move(handler), reply = std::move(reply)] {
-        const bool lost = environment_.Now(&Faults::clients_vanish) && random_.Chance(0.1);
-        const absl::Duration back = environment_.weather.Delay(random_);
-        const absl::Status gone = absl::UnavailableError("no answer");
-        SimCoordinator* const coordinator = coordinator_();
-        if (coordinator == nullptr || !coordinator->serving()) {
-          environment_.scheduler.After(back, nullptr, [reply, gone] { reply(gone); });
-          return;
-        }
-        coordinator->Call([this, coordinator, handler, reply, lost, back, gone] {
-          absl::Status status = handler(*coordinator);
-          if (lost || !coordinator->alive()) status = gone;
-          environment_.scheduler.After(back, nullptr, [reply, status] { reply(status); });
-        });
-      });
+  environment_.scheduler.After(way, nullptr, [this, handler = std::move(handler), reply] {
+    const bool lost = environment_.Now(&Faults::clients_vanish) && random_.Chance(0.1);
+    const absl::Duration back = environment_.weather.Delay(random_);
+    const absl::Status gone = absl::UnavailableError("no answer");
+    SimCoordinator* const coordinator = coordinator_();
+    if (coordinator == nullptr || !coordinator->serving()) {
+      environment_.scheduler.After(back, nullptr, [reply, gone] { reply(gone); });
+      return;
+    }
+    coordinator->Call([this, coordinator, handler, reply, lost, back, gone] {
+      absl::Status status = handler(*coordinator);
+      if (lost || !coordinator->alive()) status = gone;
+      environment_.scheduler.After(back, nullptr, [reply, status] { reply(status); });
+    });
+  });
 }
 
 // --- handing in ----------------------------------------------------------------------------------
@@ -255,6 +259,8 @@ void SimClient::TidyJob(Job& job, const v1::JobStatus& status) {
 }
 
 bool SimClient::AllDone(SimCoordinator& coordinator) const {
+  // A command that is still on its way may begin another run of a job.
+  if (asking_ > 0) return false;
   for (const Job& job : jobs_) {
     if (job.stage == Stage::kRefused) continue;
     if (job.stage != Stage::kMade) return false;

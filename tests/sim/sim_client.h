@@ -24,7 +24,7 @@ class SimClient {
   // The trouble is over: hand in what is still to be handed in, and let go on what was paused.
   // Call every now and then until AllDone.
   void Tidy();
-  // Every job has been handed in, or refused, and has ended.
+  // Every job has been handed in, or refused, and has ended; nothing is being asked.
   bool AllDone(SimCoordinator& coordinator) const;
   // The job of a token, for checking rows; null when it is none of ours.
   const SimJob* Find(const std::string& token) const;
@@ -46,7 +46,7 @@ class SimClient {
   SimJob Invent(int number);
   // Has `handler` run by the coordinator, and `reply` called with what comes back, if anything
   // does.
-  void Ask(Handler handler, Reply reply);
+  void Ask(Handler handler, Reply on_reply);
   void Submit(Job& job);
   absl::Status HandleSubmit(SimCoordinator& coordinator, const Job& job, bool vanish,
                             v1::SubmitReply* reply);
@@ -58,6 +58,7 @@ class SimClient {
   Environment& environment_;
   const std::function<SimCoordinator*()> coordinator_;
   Random random_;
+  int asking_ = 0;         // calls under way
   std::vector<Job> jobs_;  // their number is fixed from the start
 };
 
