@@ -77,6 +77,10 @@ TEST_F(HarnessTest, NoticesAnAcknowledgementBeforeTheCommit) {
   ExpectNoticed(Sabotage::kEarlyAcknowledgement, nullptr, "is acknowledged and not in the store");
 }
 
+TEST_F(HarnessTest, NoticesAWokenWorkerThatGoesOnAsIfNothingHadBeen) {
+  ExpectNoticed(Sabotage::kSleepwalker, &Faults::worker_stop, "since it stood still");
+}
+
 TEST_F(HarnessTest, NoticesAnAnswerThatIsNotTheBackends) {
   ExpectNoticed(Sabotage::kChangedAnswer, nullptr, "is not what its backend said");
 }

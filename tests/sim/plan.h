@@ -52,6 +52,7 @@ enum class Sabotage {
   kDeafWorker,            // revocations do not reach the worker's runner
   kLostMessage,           // a lease vanishes on a stream that stays up
   kEarlyAcknowledgement,  // results are acknowledged when they arrive
+  kSleepwalker,           // a stopped worker does not notice that time has passed
   kChangedAnswer,         // the body of an answer is not the backend's
 };
 

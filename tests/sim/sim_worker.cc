@@ -33,7 +33,7 @@ SimWorker::SimWorker(Environment& environment, std::string name, std::string ses
       random_(environment.NewRandom()) {
   SimCalls::Events events;
   events.finished = [this](CallOutcome outcome) {
-    runner_->OnCallFinished(std::move(outcome), environment_.scheduler.Now());
+    runner_->OnCallFinished(std::move(outcome), OwnTime());
     Settle();
   };
   events.poisoned = std::move(on_poison);
@@ -83,7 +83,7 @@ void SimWorker::OpenLink() {
                                  },
                                  [this, number] {
                                    if (number != link_number_ || !up_) return;
-                                   runner_->OnWritable(environment_.scheduler.Now());
+                                   runner_->OnWritable(OwnTime());
                                    Settle();
                                  },
                                  [this, number] {
@@ -105,7 +105,7 @@ void SimWorker::OpenLink() {
 void SimWorker::OnAccepted() {
   if (ending_) return;
   up_ = true;
-  runner_->OnLinkUp(environment_.scheduler.Now());
+  runner_->OnLinkUp(OwnTime());
   Settle();
 }
 
@@ -113,7 +113,7 @@ void SimWorker::OnLinkEnded() {
   ++link_number_;  // nothing more comes of this one
   link_.reset();
   if (std::exchange(welcomed_, false)) lost_at_ = environment_.scheduler.Now();
-  if (std::exchange(up_, false)) runner_->OnLinkDown(environment_.scheduler.Now());
+  if (std::exchange(up_, false)) runner_->OnLinkDown(OwnTime());
   Settle();
   const absl::Duration spread = kReconnectMax - kReconnectMin;
   environment_.scheduler.After(kReconnectMin + spread * random_.Unit(), process_,
@@ -142,7 +142,7 @@ void SimWorker::OnMessage(v1::CoordinatorMessage message) {
   if (environment_.plan.sabotage == Sabotage::kDeafWorker && message.has_revoke()) {
     message.clear_revoke();
   }
-  runner_->OnMessage(std::move(message), environment_.scheduler.Now());
+  runner_->OnMessage(std::move(message), OwnTime());
   for (const v1::RequestKey& key : lost) CheckAborted(key);
   Settle();
 }
@@ -199,8 +199,10 @@ void SimWorker::Reopen() {
 
 // --- time ----------------------------------------------------------------------------------------
 
+MonotonicTime SimWorker::OwnTime() const { return environment_.scheduler.Now() - slept_; }
+
 void SimWorker::Settle() {
-  const MonotonicTime now = environment_.scheduler.Now();
+  const MonotonicTime now = OwnTime();
   const MonotonicTime next = runner_->OnTimer(now);
   if (draining_ && !ending_ && runner_->Idle()) End();
   if (next.infinite() || next == timer_) return;
@@ -224,6 +226,10 @@ void SimWorker::Bury() { environment_.scheduler.Kill(process_); }
 void SimWorker::Stop(absl::Duration time) {
   const MonotonicTime now = environment_.scheduler.Now();
   if (now >= process_->stopped_until && !stopped_at_.has_value()) stopped_at_ = now;
+  const absl::Duration more = now + time - std::max(now, process_->stopped_until);
+  if (environment_.plan.sabotage == Sabotage::kSleepwalker && more > absl::ZeroDuration()) {
+    slept_ += more;
+  }
   environment_.scheduler.After(absl::ZeroDuration(), process_, [this] {
     // Too short for anybody to have missed it.
     if (stopped_at_.has_value() && environment_.scheduler.Now() - *stopped_at_ <= KeptFor()) {
@@ -240,9 +246,9 @@ void SimWorker::Stop(absl::Duration time) {
 void SimWorker::Drain(absl::Duration grace) {
   environment_.scheduler.After(absl::ZeroDuration(), process_, [this, grace] {
     if (std::exchange(draining_, true)) return;
-    runner_->Drain("the worker is shutting down", environment_.scheduler.Now());
+    runner_->Drain("the worker is shutting down", OwnTime());
     environment_.scheduler.After(grace, process_, [this] {
-      runner_->AbortAll(environment_.scheduler.Now());
+      runner_->AbortAll(OwnTime());
       Settle();
       environment_.scheduler.After(absl::Seconds(2), process_, [this] { End(); });
     });
@@ -267,8 +273,7 @@ void SimWorker::SetUnreachable(absl::Duration time) {
 void SimWorker::Probe() {
   environment_.scheduler.After(absl::Seconds(random_.Unit()), process_, [this] {
     for (size_t i = 0; i < servers_.size(); ++i) {
-      runner_->OnBackendInfo(static_cast<int>(i), InfoOf(*servers_[i]),
-                             environment_.scheduler.Now());
+      runner_->OnBackendInfo(static_cast<int>(i), InfoOf(*servers_[i]), OwnTime());
     }
     Settle();
   });

@@ -68,6 +68,8 @@ class SimWorker final : public LinkPort {
   // After everything that happens: the runner's timer.
   void Settle();
   void End();
+  // What its clock says.
+  MonotonicTime OwnTime() const;
 
   Environment& environment_;
   const std::string name_;
@@ -89,6 +91,7 @@ class SimWorker final : public LinkPort {
   MonotonicTime lost_at_;  // the last link that was welcomed
   // Since when it stood still, until it has been welcomed after that.
   std::optional<MonotonicTime> stopped_at_;
+  absl::Duration slept_;  // what its clock has missed, if that is one that can
   uint64_t link_number_ = 0;
   MonotonicTime unreachable_until_;
   MonotonicTime timer_;  // when the runner's timer is due; earlier events for it are stale
