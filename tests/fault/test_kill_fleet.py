@@ -1,0 +1,189 @@
+"""kill -9, counted: the coordinator, workers, both at once, while a large job runs, a clerk hands in
+small ones and another client reads results. What was acknowledged to a client is kept, every request
+has one outcome, and the backend's log shows how soon work goes on and what was called twice.
+
+Sizes come from the environment; these are the gate's:
+NIGHTSHIFT_FLEET_REQUESTS (800 per job), NIGHTSHIFT_COORDINATOR_KILLS (2), NIGHTSHIFT_WORKER_KILLS (3),
+NIGHTSHIFT_BOTH_KILLS (1), NIGHTSHIFT_KILLS_PER_JOB (25), NIGHTSHIFT_SEED.
+"""
+import os
+import random
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from fleet import Fleet, by_key, clerk, now, split_repeats, table, waits_after_death
+from nightshift_testing import TestCase
+
+REQUESTS = int(os.environ.get("NIGHTSHIFT_FLEET_REQUESTS", "800"))
+COORDINATOR_KILLS = int(os.environ.get("NIGHTSHIFT_COORDINATOR_KILLS", "2"))
+WORKER_KILLS = int(os.environ.get("NIGHTSHIFT_WORKER_KILLS", "3"))
+BOTH_KILLS = int(os.environ.get("NIGHTSHIFT_BOTH_KILLS", "1"))
+KILLS_PER_JOB = int(os.environ.get("NIGHTSHIFT_KILLS_PER_JOB", "25"))
+SEED = int(os.environ.get("NIGHTSHIFT_SEED", random.randrange(1 << 30)))
+
+LATENCY = 0.12
+SLOTS = 36  # of all workers: 300 calls a second
+# From the start of a coordinator to the first call of new work, seconds.
+DISPATCH_WITHIN = 5.0
+# From the death of a worker, which its connection tells, to its requests being called by others.
+LEASED_AGAIN_WITHIN = 10.0
+# Of a job: calls made although an earlier one was answered, and its worker lived on or left a spool.
+REPEATED_MAX = 0.01
+# A job with more than this share done is left to finish: kills should meet work.
+LATE = 0.8
+# How long a worker stays away that nobody starts again soon: until its requests are with others.
+AWAY = 12.0
+
+
+class KilledFleet(TestCase):
+    def setUp(self):
+        super().setUp()
+        print("seed", SEED, file=sys.stderr)
+        self.rng = random.Random(SEED)
+        self.fleet = Fleet(self, LATENCY, SLOTS // 3)
+        self.died_at = {}
+        self.generation = 0
+        self.large = []  # ids of the large jobs
+        self.kills_of_job = 0
+
+    # --- work -------------------------------------------------------------------------------------
+    def keep_work_there(self):
+        """A large job that is in its first four fifths; the one before is checked."""
+        if self.large and self.kills_of_job < KILLS_PER_JOB:
+            counts = self.fleet.status(self.large[-1])["counts"]
+            if counts["total"] - counts["pending"] < LATE * counts["total"]:
+                return
+        if self.large:
+            self.fleet.check_job(self.large[-1])
+        self.large.append(self.fleet.submit(REQUESTS)[0])
+        self.kills_of_job = 0
+
+    def read_now_and_then(self, kill):
+        if kill % 5 == 0:
+            self.fleet.read_results(self.large[-1])
+
+    def new_worker(self, slot, told_name, folder):
+        """A process whose calls the log tells from its predecessors'."""
+        self.generation += 1
+        name = f"{slot}-{self.generation}"
+        self.fleet.start_worker(name, told_name, folder)
+        return name
+
+    def kill_worker(self, name):
+        self.died_at[name] = now()
+        self.fleet.kill_worker(name)
+
+    def first_call(self, names, began):
+        """How long from `began` to the first call of any of these workers."""
+        backend = self.fleet.backend
+
+        def called():
+            backend.calls()
+            return any(name in backend.first_call for name in names)
+        self.eventually(called, "a call of new work after the restart", timeout=30)
+        return min(backend.first_call[name] for name in names if name in backend.first_call) - began
+
+    # --- the end ----------------------------------------------------------------------------------
+    def check_everything(self, title, kills, submissions, rows):
+        for job in list(self.fleet.ledger.jobs):
+            self.fleet.check_job(job)
+        self.fleet.audit()
+        groups = by_key(self.fleet.backend.calls())
+        promised = {custom_id for ids in self.fleet.ledger.jobs.values() for custom_id in ids}
+        self.assertEqual(promised - set(groups), set(), "never called")
+        lost, again = split_repeats(groups, self.died_at)
+        share = len(again) / len(groups)
+        print(table(title, [
+            ("kills", kills), ("large jobs", f"{len(self.large)} of {REQUESTS} requests"),
+            ("submissions of the clerk", f"{len(submissions)}, {submissions.count(0)} acknowledged"),
+            ("outcomes read and compared", len(self.fleet.ledger.outcomes)),
+            ("requests, calls", f"{len(groups)}, {sum(map(len, groups.values()))}"),
+            ("called again, lost with a worker", len(lost)),
+            ("called again though answered", f"{len(again)} ({share:.3%})"), *rows]), file=sys.stderr)
+        self.assertLessEqual(share, REPEATED_MAX)
+        return groups, again
+
+    # A worker that comes with empty hands can call only what the new coordinator has leased to it.
+    def test_coordinator_killed_again_and_again(self):
+        for slot in range(3):
+            self.fleet.start_worker(f"w{slot}")
+        dispatch, empty_handed = [], None
+        with clerk(self.fleet) as submissions:
+            for kill in range(COORDINATOR_KILLS):
+                self.keep_work_there()
+                time.sleep(self.rng.uniform(0.1, 1.2))
+                if empty_handed is not None:
+                    self.assertEqual(self.fleet.workers.pop(empty_handed).end(), 0)
+                self.fleet.coordinator.kill()
+                self.kills_of_job += 1
+                time.sleep(self.rng.uniform(0, 0.5))
+                began = now()
+                self.fleet.start_coordinator()
+                empty_handed = f"empty-{kill}"
+                self.fleet.start_worker(empty_handed, options=("--spool-dir", "none"))
+                dispatch.append(self.first_call([empty_handed], began))
+                self.read_now_and_then(kill)
+        _, again = self.check_everything("coordinator killed", COORDINATOR_KILLS, submissions,
+                                         [("slowest dispatch after a restart", f"{max(dispatch):.2f} s")])
+        self.assertEqual(again, [], "the workers lived, and held every answer")
+        self.assertLessEqual(max(dispatch), DISPATCH_WITHIN)
+
+    def test_workers_killed_again_and_again(self):
+        self.fleet.concurrency = SLOTS // 6
+        living = {slot: self.new_worker(f"w{slot}", f"w{slot}", f"w{slot}") for slot in range(6)}
+        away = []  # (when to start, slot, name to be told)
+        with clerk(self.fleet) as submissions:
+            for kill in range(WORKER_KILLS):
+                self.keep_work_there()
+                time.sleep(self.rng.uniform(0.3, 1.5))
+                while away and (min(away)[0] <= time.monotonic() or len(living) < 3):
+                    due = min(away)
+                    away.remove(due)
+                    time.sleep(max(0, due[0] - time.monotonic()))
+                    living[due[1]] = self.new_worker(f"w{due[1]}", due[2], f"w{due[1]}")
+                slot = self.rng.choice(sorted(living))
+                self.kill_worker(living.pop(slot))
+                self.kills_of_job += 1
+                if self.rng.random() < 0.7:  # a supervisor starts it at once
+                    away.append((time.monotonic() + self.rng.uniform(0, 1), slot, f"w{slot}"))
+                else:  # its machine is away, and is another one when it comes back
+                    away.append((time.monotonic() + AWAY, slot, f"w{slot}-after-{kill}"))
+                self.read_now_and_then(kill)
+            for _, slot, told_name in away:
+                self.new_worker(f"w{slot}", told_name, f"w{slot}")
+        groups, _ = self.check_everything("workers killed", WORKER_KILLS, submissions, [])
+        waits = waits_after_death(groups, self.died_at)
+        self.assertGreater(len(waits), 0, "no kill has met a call")
+        print(f"  leased again after a death: {len(waits)} requests, slowest {max(waits):.2f} s", file=sys.stderr)
+        self.assertLessEqual(max(waits), LEASED_AGAIN_WITHIN)
+
+    def test_coordinator_and_workers_killed_at_once(self):
+        living = {slot: self.new_worker(f"w{slot}", f"w{slot}", f"w{slot}") for slot in range(3)}
+        dispatch = []
+        with clerk(self.fleet) as submissions:
+            for kill in range(BOTH_KILLS):
+                self.keep_work_there()
+                time.sleep(self.rng.uniform(0.3, 1.5))
+                slots = sorted(living) if kill % 2 == 0 else [self.rng.choice(sorted(living))]
+                victims = [self.fleet.coordinator.kill] + [lambda slot=slot: self.kill_worker(living.pop(slot))
+                                                           for slot in slots]
+                self.rng.shuffle(victims)
+                for die in victims:
+                    die()
+                self.kills_of_job += 1
+                time.sleep(self.rng.uniform(0, 0.5))
+                began = now()
+                self.fleet.start_coordinator()
+                for slot in slots:
+                    living[slot] = self.new_worker(f"w{slot}", f"w{slot}", f"w{slot}")
+                dispatch.append(self.first_call([living[slot] for slot in slots], began))
+                self.read_now_and_then(kill)
+        self.check_everything("both killed at once", BOTH_KILLS, submissions,
+                              [("slowest dispatch after a restart", f"{max(dispatch):.2f} s")])
+        self.assertLessEqual(max(dispatch), DISPATCH_WITHIN)
+
+
+if __name__ == "__main__":
+    unittest.main()
