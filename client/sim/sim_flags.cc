@@ -159,6 +159,8 @@ std::vector<Binding> MakeBindings() {
           OPTION(cerebras.in_flight_max)),
       Switch("refund-unused", "false", "cerebras: give back tokens reserved and not used",
              OPTION(cerebras.refund_unused)),
+      Switch("limit-headers", "true", "cerebras: tell limits and what is left of them",
+             OPTION(cerebras.limit_headers)),
   };
 }
 

@@ -51,6 +51,7 @@ struct SimCerebrasOptions {
   int64_t in_flight_max = 0;           // beyond: 429 queue_exceeded
   int64_t default_max_tokens = 16384;  // reserved for a request that names no maximum
   bool refund_unused = false;          // give back what was reserved and not used
+  bool limit_headers = true;           // tell limits and what is left of them
 };
 
 struct SimServerOptions {

@@ -237,7 +237,7 @@ std::optional<SimError> SimService::TakeQuota(SimCall& active) {
     return error;
   }
   const auto refusal = quota_.Take(active.reserved_tokens, clock_.Now());
-  active.headers = quota_.Headers(clock_.Now());
+  if (cerebras.limit_headers) active.headers = quota_.Headers(clock_.Now());
   if (!refusal.has_value()) return std::nullopt;
   const char* const what = refusal->tokens ? "Tokens" : "Requests";
   SimError error =
