@@ -53,6 +53,17 @@ absl::Status CheckOptions(const WorkerOptions& options) {
   return absl::OkStatus();
 }
 
+// Cerebras charges a call without a maximum by this; what its headers show replaces it.
+constexpr int64_t kCerebrasUnsetAnswer = 16384;
+
+PacerOptions PacerOptionsOf(const BackendSpec& spec) {
+  PacerOptions options;
+  options.configured = spec.rate_limits;
+  options.tells_limits = spec.kind == "cerebras";
+  if (options.tells_limits) options.unset_answer_tokens = kCerebrasUnsetAnswer;
+  return options;
+}
+
 // Threads: the loop's, on which the runner and the link live; one per backend that probes; those of
 // the callers. Between them are Post() and the few facts under `mutex_`.
 class WorkerImpl final : public Worker {
@@ -77,9 +88,10 @@ class WorkerImpl final : public Worker {
     runner_options.random_seed = random.Next();
     runner_options.spool = spool_.get();
     for (const BackendSpec& spec : options.backends) {
-      runner_options.backends.push_back({InfoOf(spec), options.concurrency > 0
-                                                           ? NewFixedLimiter(options.concurrency)
-                                                           : NewFillLimiter()});
+      runner_options.backends.push_back(
+          {InfoOf(spec),
+           options.concurrency > 0 ? NewFixedLimiter(options.concurrency) : NewFillLimiter(),
+           PacerOptionsOf(spec)});
     }
     runner_ = std::make_unique<Runner>(std::move(runner_options), *loop_, *link_);
     Connect();

@@ -162,6 +162,8 @@ class Reader {
       return price(backend.price_prompt_per_million);
     } else if (key == "price-completion-per-million") {
       return price(backend.price_completion_per_million);
+    } else if (key == "rate-limit") {
+      backend.rate_limits = text;
     } else if (key == "connect-timeout") {
       return duration(backend.connect_timeout);
     } else if (key == "request-timeout") {
@@ -171,9 +173,10 @@ class Reader {
           "a key does not belong in this file; name the variable or the file that holds it with "
           "api_key_env or api_key_file");
     } else {
-      const std::string nearest = Nearest(
-          key, {"name", "kind", "url", "api-key-env", "api-key-file", "price-prompt-per-million",
-                "price-completion-per-million", "connect-timeout", "request-timeout"});
+      const std::string nearest =
+          Nearest(key, {"name", "kind", "url", "api-key-env", "api-key-file",
+                        "price-prompt-per-million", "price-completion-per-million", "rate-limit",
+                        "connect-timeout", "request-timeout"});
       return absl::InvalidArgumentError(
           absl::StrCat("unknown key ", key,
                        nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));

@@ -9,6 +9,7 @@
 //       url: http://10.0.0.7:8000/v1
 //       api_key_file: /etc/nightshift/gpu.key
 //       price_prompt_per_million: 0.10
+//       rate_limit: tokens/minute=1000000, requests/minute=1000
 #ifndef NIGHTSHIFT_CLIENT_CLI_CONFIG_FILE_H_
 #define NIGHTSHIFT_CLIENT_CLI_CONFIG_FILE_H_
 
@@ -36,6 +37,7 @@ struct ConfiguredBackend {
   std::string api_key_file;
   double price_prompt_per_million = -1;
   double price_completion_per_million = -1;
+  std::string rate_limits;  // "tokens/minute=1000000, requests/minute=1000"; not checked yet
   std::optional<absl::Duration> connect_timeout;
   std::optional<absl::Duration> request_timeout;
   std::string where;  // "FILE:LINE"

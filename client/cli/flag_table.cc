@@ -43,6 +43,10 @@ std::vector<FlagSpec>& Table() {
        kNoMinimum},
       {"concurrency", 0, kText, "auto|N", "auto", "calls in flight per backend", kBackends,
        kNoMinimum},
+      {"rate-limit", 0, kList, "LIMIT", "",
+       "tokens/minute=1000000: requests or tokens per second, minute, hour or day that a backend "
+       "may be called with, beside what it tells itself; may be repeated",
+       kBackends, kNoMinimum},
       // What is asked.
       {"model", 'm', kText, "NAME", "", "model of the requests that name none", kJob, kNoMinimum},
       {"endpoint", 0, kText, "PATH", "",

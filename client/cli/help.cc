@@ -104,7 +104,8 @@ for byte; only a member that an option sets is changed.
 
 Config (--config FILE, YAML): every option is a key, and `backends:` names
 backends with kind, url, api_key_env or api_key_file, connect_timeout,
-request_timeout, price_prompt_per_million, price_completion_per_million.
+request_timeout, price_prompt_per_million, price_completion_per_million,
+rate_limit (tokens/minute=1000000, requests/minute=1000).
 
 Results file: JSON Lines in input order, the requests that succeeded:
   {"id":"batch_req_...","custom_id":"a","response":{"status_code":200,

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "worker/core/rate_limit.h"
 
 namespace nightshift {
 
@@ -20,6 +21,8 @@ struct BackendSpec {
   absl::Duration request_timeout = absl::Minutes(10);  // whole call
   double price_prompt_per_million = -1;                // USD; negative = not known
   double price_completion_per_million = -1;
+  // As configured. Of one that tells its limits by itself none are needed.
+  std::vector<RateLimit> rate_limits;
 };
 
 // The environment, as an argument.

@@ -303,6 +303,7 @@ void CallSlot::ReadAnswer(CallOutcome& outcome, absl::Time wall_now) {
   outcome.http_status = static_cast<int>(InfoLong(easy_.get(), CURLINFO_RESPONSE_CODE));
   outcome.request_id = headers_.request_id();
   outcome.retry_after = headers_.RetryAfter(wall_now, outcome.http_status == 429);
+  outcome.rate_limits = headers_.RateLimits(wall_now);
   const bool whole = outcome.transport == Transport::kComplete;
 
   AnswerFacts facts;

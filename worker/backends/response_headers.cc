@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -12,6 +13,8 @@ namespace nightshift {
 namespace {
 
 constexpr size_t kRequestIdBytesMax = 128;
+// A reset beyond this many seconds is no span but a Unix time.
+constexpr double kUnixFrom = 1e9;
 
 std::string Printable(absl::string_view value, size_t bytes_max) {
   std::string kept;
@@ -95,24 +98,55 @@ void ResponseHeaders::TakeLine(absl::string_view line) {
 }
 
 void ResponseHeaders::TakeRateLimit(absl::string_view name, absl::string_view value) {
-  const bool remaining = absl::StartsWithIgnoreCase(name, "remaining-");
-  if (!remaining && !absl::StartsWithIgnoreCase(name, "reset-")) return;
-  name.remove_prefix(name.find('-') + 1);
-  RateLimit* limit = nullptr;
+  const std::string lower = absl::AsciiStrToLower(name);
+  const size_t dash = lower.find('-');
+  if (dash == std::string::npos) return;
+  const absl::string_view figure = absl::string_view(lower).substr(0, dash);
+  const absl::string_view rest = absl::string_view(lower).substr(dash + 1);
+  if (figure != "limit" && figure != "remaining" && figure != "reset") return;
+
+  NamedLimit* named = nullptr;
   for (int i = 0; i < rate_limit_count_; ++i) {
-    if (absl::EqualsIgnoreCase(rate_limits_[i].name, name)) limit = &rate_limits_[i];
+    if (rate_limits_[i].name == rest) named = &rate_limits_[i];
   }
-  if (limit == nullptr) {
+  if (named == nullptr) {
+    NamedLimit fresh;
+    const size_t end = rest.find('-');
+    if (!ParseRateUnit(rest.substr(0, end), &fresh.limit.unit)) return;
+    if (end != absl::string_view::npos &&
+        !ParseRateWindow(rest.substr(end + 1), &fresh.limit.window)) {
+      return;
+    }
     if (rate_limit_count_ == kRateLimitsMax) return;
-    limit = &rate_limits_[rate_limit_count_++];
-    *limit = RateLimit();
-    limit->name.assign(name.data(), name.size());
+    named = &rate_limits_[rate_limit_count_++];
+    *named = std::move(fresh);
+    named->name.assign(rest.data(), rest.size());
   }
-  if (remaining) {
-    limit->remaining = SecondsFrom(value);
+  const double number = SecondsFrom(value);
+  if (figure == "limit") {
+    named->limit.limit = number;
+  } else if (figure == "remaining") {
+    named->limit.remaining = number;
+  } else if (number > kUnixFrom) {
+    named->reset_unix = number;
   } else {
-    limit->reset = ResetFrom(value);
+    named->limit.reset = ResetFrom(value);
   }
+}
+
+std::vector<RateLimit> ResponseHeaders::RateLimits(absl::Time now) const {
+  std::vector<RateLimit> limits;
+  limits.reserve(static_cast<size_t>(rate_limit_count_));
+  for (int i = 0; i < rate_limit_count_; ++i) {
+    RateLimit limit = rate_limits_[i].limit;
+    if (rate_limits_[i].reset_unix >= 0) {
+      const absl::Duration wait =
+          absl::UnixEpoch() + absl::Seconds(rate_limits_[i].reset_unix) - now;
+      limit.reset = std::clamp(wait, absl::ZeroDuration(), kRetryAfterMax);
+    }
+    limits.push_back(limit);
+  }
+  return limits;
 }
 
 absl::Duration ResponseHeaders::RetryAfter(absl::Time now, bool refused_for_quota) const {
@@ -128,8 +162,8 @@ absl::Duration ResponseHeaders::RetryAfter(absl::Time now, bool refused_for_quot
              absl::ParseTime("%a, %d %b %Y %H:%M:%S GMT", retry_after_, &date, nullptr)) {
     wait = date - now;
   } else if (refused_for_quota) {
-    for (int i = 0; i < rate_limit_count_; ++i) {
-      if (rate_limits_[i].remaining == 0) wait = std::max(wait, rate_limits_[i].reset);
+    for (const RateLimit& limit : RateLimits(now)) {
+      if (limit.remaining == 0 && limit.limit < 0) wait = std::max(wait, limit.reset);
     }
   }
   return std::clamp(wait, absl::ZeroDuration(), kRetryAfterMax);

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "worker/core/rate_limit.h"
 
 namespace nightshift {
 
@@ -30,18 +32,20 @@ class ResponseHeaders {
 
   // How long the backend wants to be left alone, at most kRetryAfterMax; zero = not told. Taken
   // from retry-after-ms, else retry-after (seconds or a date), else, when `refused_for_quota`, from
-  // the reset times of the rate limits that have nothing left.
+  // the reset times of the rate limits that have nothing left and do not say how large they are.
   absl::Duration RetryAfter(absl::Time now, bool refused_for_quota) const;
+
+  // x-ratelimit-{limit,remaining,reset}-{requests,tokens}[-{second,minute,hour,day}]; usually none.
+  std::vector<RateLimit> RateLimits(absl::Time now) const;
 
   // A day: daily quotas exist, and what is longer is a mistake of the server's.
   static constexpr absl::Duration kRetryAfterMax = absl::Hours(24);
 
  private:
-  // One of "requests" and "tokens", in one window ("minute", "day", or none).
-  struct RateLimit {
-    std::string name;  // "tokens-minute"
-    double remaining = -1;
-    absl::Duration reset = absl::ZeroDuration();
+  struct NamedLimit {
+    std::string name;  // "tokens-minute", in lower case
+    RateLimit limit;
+    double reset_unix = -1;  // where the reset is a moment; negative: it is not
   };
   void TakeRateLimit(absl::string_view name, absl::string_view value);
 
@@ -56,7 +60,7 @@ class ResponseHeaders {
   std::string server_;
   std::string retry_after_;
   std::string retry_after_ms_;
-  RateLimit rate_limits_[kRateLimitsMax];
+  NamedLimit rate_limits_[kRateLimitsMax];
   int rate_limit_count_ = 0;
 };
 

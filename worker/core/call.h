@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/endpoint.h"
 #include "nightshift/v1/types.pb.h"
+#include "worker/core/rate_limit.h"
 
 namespace nightshift {
 
@@ -52,6 +53,7 @@ struct CallOutcome {
   std::string incomplete;
   std::string request_id;                             // of the backend's headers; may be empty
   absl::Duration retry_after = absl::ZeroDuration();  // zero = not told
+  std::vector<RateLimit> rate_limits;                 // as its headers tell them
 
   // Read from the body.
   v1::Usage usage;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/endpoint.h"
 #include "worker/core/call.h"
+#include "worker/core/pacer.h"
 #include "worker/core/request_key.h"
 
 namespace nightshift {
@@ -30,6 +31,8 @@ struct HeldRequest {
   bool retried_now = false;  // a stale connection has been forgiven once
   int waits = 0;             // how often it was put off, for the backoff
   int server_timeouts = 0;   // of those, because the server gave up on it
+  bool sized = false;        // `size` has been read
+  Pacer::Size size;
   Place place = Place::kBuffered;
   absl::Duration timeout = absl::ZeroDuration();
   CallId call = 0;

@@ -24,7 +24,7 @@ Runner::Impl::Impl(RunnerOptions runner_options, CallPort& call_port, LinkPort& 
     const bool is_new =
         backend_by_name.emplace(given.info.name(), static_cast<int>(backends.size())).second;
     NIGHTSHIFT_CHECK(is_new, absl::StrCat("two backends are named ", given.info.name()));
-    Backend& backend = backends.emplace_back();
+    Backend& backend = backends.emplace_back(std::move(given.pacer));
     backend.told = std::move(given.info);
     backend.seen_ready = IsReady(backend.told);
     backend.limiter = std::move(given.limiter);
@@ -96,6 +96,10 @@ void Runner::Impl::Discard(const RequestKey& key) {
 
 void Runner::Impl::Settle(int backend, MonotonicTime now) {
   Fill(backend, now);
+  // It has turned out that it would be long before the next call.
+  if (!backends[backend].buffered.empty() && HandsBack(backends[backend], now)) {
+    OnBackendChanged(backend, now);
+  }
   SendReturned();
   SendResults(now);
   CheckLow(backend, now);
@@ -205,6 +209,13 @@ MonotonicTime Runner::OnTimer(MonotonicTime now) {
       impl.Settle(i, now);
     }
     next = std::min(next, impl.backends[i].breaker.reopens_at());
+    Impl::Backend& backend = impl.backends[i];
+    if (!backend.paced) continue;
+    if (now >= backend.paced_until) {
+      backend.paced = false;
+      impl.Settle(i, now);
+    }
+    if (backend.paced) next = std::min(next, backend.paced_until);
   }
   impl.LookAtSpool(now);
   impl.SendResults(now);

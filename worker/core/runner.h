@@ -20,6 +20,7 @@
 #include "nightshift/v1/worker.pb.h"
 #include "worker/core/call.h"
 #include "worker/core/limiter.h"
+#include "worker/core/pacer.h"
 #include "worker/core/spool_port.h"
 
 namespace nightshift {
@@ -27,6 +28,7 @@ namespace nightshift {
 struct RunnerBackend {
   v1::BackendInfo info;
   std::unique_ptr<Limiter> limiter;
+  PacerOptions pacer = {};
 };
 
 struct RunnerOptions {

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "worker/core/error_words.h"
+#include "worker/core/request_size.h"
 #include "worker/core/result.h"
 #include "worker/core/runner_impl.h"
 
@@ -20,7 +21,9 @@ bool Runner::Impl::TakesCalls(const Backend& backend) const {
 
 bool Runner::Impl::HandsBack(const Backend& backend, MonotonicTime now) const {
   if (draining || !IsReady(backend.told)) return true;
-  if (backend.breaker.state() != Breaker::State::kOpen) return false;
+  if (backend.breaker.state() != Breaker::State::kOpen) {
+    return !backend.paced_until.infinite() && PacedFor(backend, now) > kKeepUnstartedMax;
+  }
   return backend.breaker.cause() != Breaker::Cause::kToldToWait ||
          backend.breaker.reopens_at() - now > kKeepUnstartedMax;
 }
@@ -28,6 +31,9 @@ bool Runner::Impl::HandsBack(const Backend& backend, MonotonicTime now) const {
 std::string Runner::Impl::HandBackReason(const Backend& backend) const {
   if (draining) return drain_why;
   const v1::BackendInfo info = Info(backend);
+  if (backend.breaker.state() != Breaker::State::kOpen && backend.paced) {
+    return absl::StrCat("backend ", info.name(), " waits for ", backend.pacer.waits_for());
+  }
   return absl::StrCat("backend ", info.name(), ": ",
                       info.detail().empty() ? info.state() : info.detail());
 }
@@ -45,6 +51,53 @@ void Runner::Impl::LookAtSpool(MonotonicTime now) {
   ReportNow(now);
 }
 
+const Pacer::Size& Runner::Impl::SizeOf(Backend& backend, HeldRequest* request) {
+  if (!request->sized) {
+    request->size = backend.pacer.SizeOf(ReadRequestSize(request->endpoint, request->body));
+    request->sized = true;
+  }
+  return request->size;
+}
+
+absl::Duration Runner::Impl::PacedFor(const Backend& backend, MonotonicTime now) {
+  return backend.paced ? std::max(absl::ZeroDuration(), backend.paced_until - now)
+                       : absl::ZeroDuration();
+}
+
+bool Runner::Impl::MustWait(Backend& backend, MonotonicTime now) {
+  backend.paced = false;
+  if (!backend.pacer.active()) return false;
+  backend.paced_until = backend.pacer.ReadyAt(SizeOf(backend, backend.buffered.first()), now);
+  backend.paced = backend.paced_until > now;
+  return backend.paced;
+}
+
+Pacer::Reservation Runner::Impl::ReserveInFlight(const Call& ended, CallId id) {
+  Call last = ended;
+  std::map<CallId, Call*> in_flight = {{id, &last}};
+  for (auto& [other, call] : calls) {
+    if (call.backend == ended.backend && call.request != nullptr && !call.reservation.made) {
+      in_flight.emplace(other, &call);
+    }
+  }
+  Backend& backend = backends[ended.backend];
+  for (auto& [other, call] : in_flight) {
+    call->reservation = backend.pacer.Reserve(SizeOf(backend, call->request), call->started);
+  }
+  return last.reservation;
+}
+
+Pacer::Reservation Runner::Impl::TellLimits(const Call& call, const CallOutcome& outcome,
+                                            MonotonicTime now) {
+  Backend& backend = backends[call.backend];
+  Pacer::Reservation reservation = call.reservation;
+  reservation.started = call.started;
+  if (outcome.rate_limits.empty()) return reservation;
+  if (!reservation.made) reservation = ReserveInFlight(call, outcome.id);
+  backend.pacer.Told(reservation, outcome.rate_limits, outcome.http_status < 300, now);
+  return reservation;
+}
+
 void Runner::Impl::Fill(int index, MonotonicTime now) {
   Backend& backend = backends[index];
   if (backend.buffered.empty() || !TakesCalls(backend) || !MayStart(now)) return;
@@ -54,6 +107,7 @@ void Runner::Impl::Fill(int index, MonotonicTime now) {
     } else if (backend.in_flight >= backend.limiter->limit()) {
       return;
     }
+    if (MustWait(backend, now)) return;
     Start(backend.buffered.PopFront(), now);
   }
 }
@@ -77,6 +131,9 @@ void Runner::Impl::Start(HeldRequest* request, MonotonicTime now) {
     call.probe = true;
     backend.breaker.OnProbeStarted();
   }
+  if (backend.pacer.active()) {
+    call.reservation = backend.pacer.Reserve(SizeOf(backend, request), now);
+  }
   ++backend.in_flight;
   backend.limiter->OnStart(now);
   calls_port.Start({.id = request->call,
@@ -93,9 +150,20 @@ void Runner::Impl::OnEnd(const Call& call, CallOutcome&& outcome, MonotonicTime 
   if (call.probe) backend.breaker.OnProbeEnded();
   if (call.request == nullptr) {
     backend.limiter->OnDrop(call.started, now);
+    backend.pacer.OnDropped(call.reservation, now);
     return;
   }
   Classification what = Classify(outcome);
+  if (what.verdict == Verdict::kOverload && SaysQuota(outcome)) {
+    OnUsedUp(call, std::move(outcome), std::move(what), now);
+    return;
+  }
+  const Pacer::Reservation reservation = TellLimits(call, outcome, now);
+  if (outcome.http_status >= 200 && outcome.http_status < 300) {
+    backend.pacer.OnAdmitted(reservation, outcome.usage, now);
+  } else {
+    backend.pacer.OnDropped(reservation, now);
+  }
   switch (what.verdict) {
     case Verdict::kAnswered:
     case Verdict::kRejected:
@@ -128,12 +196,13 @@ void Runner::Impl::OnAnswer(const Call& call, CallOutcome&& outcome, Classificat
   backend.finished.Add(1, now);
   backend.tokens.Add(completion_tokens, now);
   backend.latency.Add(absl::ToDoubleSeconds(latency));
-  backend.limiter->OnFinish({.latency = latency,
-                             .prompt_tokens = outcome.usage.prompt_tokens(),
-                             .completion_tokens = outcome.usage.completion_tokens(),
-                             .in_flight = backend.in_flight,
-                             .starved = backend.buffered.empty()},
-                            now);
+  backend.limiter->OnFinish(
+      {.latency = latency,
+       .prompt_tokens = outcome.usage.prompt_tokens(),
+       .completion_tokens = outcome.usage.completion_tokens(),
+       .in_flight = backend.in_flight,
+       .starved = backend.buffered.empty() || backend.paced || backend.paced_until > call.started},
+      now);
   Record(call.request, std::move(outcome), std::move(what));
   if (backend.breaker.OnAlive()) OnBreakerChanged(call.backend, now);
 }
@@ -187,8 +256,8 @@ void Runner::Impl::OnRefusal(const Call& call, CallOutcome&& outcome, Classifica
   } else if (what.verdict == Verdict::kUnavailable) {
     backend.limiter->OnReject(call.started, backend.in_flight, now);
     changed = backend.breaker.OnUnavailable(what.message, now, random);
-  } else if (SaysQuota(outcome) || retry_after > kWaitOfOneRequestMax) {
-    // Fewer calls at a time would not help: the account has to wait.
+  } else if (retry_after > kWaitOfOneRequestMax) {
+    // Fewer calls at a time would not help: it has to be left alone.
     backend.limiter->OnDrop(call.started, now);
     changed = backend.breaker.OnToldToWait(what.message, retry_after, now, random);
   } else {
@@ -207,6 +276,37 @@ void Runner::Impl::OnRefusal(const Call& call, CallOutcome&& outcome, Classifica
     if (!changed && HandsBack(backend, now)) {
       ReturnUnstarted(call.backend, HandBackReason(backend));
     }
+  }
+  if (changed) OnBreakerChanged(call.backend, now);
+}
+
+void Runner::Impl::OnUsedUp(const Call& call, CallOutcome&& outcome, Classification&& what,
+                            MonotonicTime now) {
+  HeldRequest* request = call.request;
+  Backend& backend = backends[call.backend];
+  // Fewer calls at a time would not help: the account has to wait.
+  backend.limiter->OnDrop(call.started, now);
+  const Pacer::Reservation reservation = TellLimits(call, outcome, now);
+  const absl::Duration retry_after = std::min(outcome.retry_after, kRetryAfterMax);
+  bool changed = false;
+  if (!backend.pacer.OnRefused(reservation, retry_after, now, random)) {
+    absl::StrAppend(&what.message,
+                    " (this request asks for more tokens than a whole window grants; ",
+                    "a smaller max_tokens would make it fit)");
+    what.verdict = Verdict::kRetry;
+    Record(request, std::move(outcome), std::move(what));
+    changed = backend.breaker.OnAlive();
+  } else if (retry_after > kWaitOfOneRequestMax) {
+    changed = backend.breaker.OnToldToWait(what.message, retry_after, now, random);
+    PutOff(request, retry_after, now);
+    if (!changed && HandsBack(backend, now)) {
+      ReturnUnstarted(call.backend, HandBackReason(backend));
+    }
+  } else {
+    changed = backend.breaker.OnAlive();
+    // It waits for the pacer in front of the others, and holds no slot.
+    request->place = HeldRequest::Place::kBuffered;
+    backend.buffered.PushFront(request);
   }
   if (changed) OnBreakerChanged(call.backend, now);
 }

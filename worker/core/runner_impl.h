@@ -18,6 +18,7 @@
 #include "worker/core/classifier.h"
 #include "worker/core/held_request.h"
 #include "worker/core/outbox.h"
+#include "worker/core/pacer.h"
 #include "worker/core/rate_meter.h"
 #include "worker/core/request_key.h"
 #include "worker/core/retry_queue.h"
@@ -49,11 +50,17 @@ inline constexpr absl::Duration kLowReportInterval = absl::Milliseconds(20);
 
 struct Runner::Impl {
   struct Backend {
+    explicit Backend(PacerOptions options) : pacer(std::move(options)) {}
+
     v1::BackendInfo told;  // as it was given, but see kBusyNotBroken
     bool seen_ready = true;
     std::optional<MonotonicTime> answered_at;  // the last answer
     std::unique_ptr<Limiter> limiter;
     Breaker breaker;
+    Pacer pacer;
+    // The first in `buffered` waits for the pacer until then, or did when it was last looked at.
+    bool paced = false;
+    MonotonicTime paced_until;
     RequestList buffered;
     int waiting = 0;  // in the retry queue
     int in_flight = 0;
@@ -67,6 +74,7 @@ struct Runner::Impl {
     int backend = 0;
     MonotonicTime started;
     bool probe = false;
+    Pacer::Reservation reservation;
   };
 
   enum class Link {
@@ -116,6 +124,16 @@ struct Runner::Impl {
   void LookAtSpool(MonotonicTime now);
   // Nothing outside the backends speaks against new calls.
   bool MayStart(MonotonicTime now) const;
+  // The next request must wait for the pacer.
+  bool MustWait(Backend& backend, MonotonicTime now);
+  // How long it has to; zero: not at all.
+  static absl::Duration PacedFor(const Backend& backend, MonotonicTime now);
+  static const Pacer::Size& SizeOf(Backend& backend, HeldRequest* request);
+  // Calls that began before anything was known of limits, the one that has just ended among them:
+  // its reservation is returned.
+  Pacer::Reservation ReserveInFlight(const Call& ended, CallId id);
+  // What the call's end says about rate limits. A refusal for a used-up quota is told by OnRefusal.
+  Pacer::Reservation TellLimits(const Call& call, const CallOutcome& outcome, MonotonicTime now);
   // Fills the free slots of one backend, or of all.
   void Fill(int backend, MonotonicTime now);
   void FillAll(MonotonicTime now);
@@ -125,6 +143,7 @@ struct Runner::Impl {
   void OnFailure(const Call& call, CallOutcome&& outcome, Classification&& what, MonotonicTime now);
   void OnStale(const Call& call, CallOutcome&& outcome, Classification&& what, MonotonicTime now);
   void OnRefusal(const Call& call, CallOutcome&& outcome, Classification&& what, MonotonicTime now);
+  void OnUsedUp(const Call& call, CallOutcome&& outcome, Classification&& what, MonotonicTime now);
   void PutOff(HeldRequest* request, absl::Duration retry_after, MonotonicTime now);
   // The request is answered, or the coordinator's again: its result goes to the outbox.
   void Record(HeldRequest* request, CallOutcome&& outcome, Classification&& what);

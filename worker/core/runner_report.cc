@@ -1,5 +1,6 @@
 // What the runner says about its backends.
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "base/units.h"
@@ -10,6 +11,8 @@ namespace {
 
 // Reports are figures of the moment: they do not queue up in a stream that is stuck.
 constexpr int kReportBacklogMax = 1;
+// A shorter wait for the pacer is the pace itself, and no reason to call the backend held up.
+constexpr absl::Duration kShownWaitMin = absl::Seconds(1);
 
 }  // namespace
 
@@ -38,7 +41,10 @@ int Runner::Impl::ReportedLimit(const Backend& backend, MonotonicTime now) const
     // One more than the calls that were under way before.
     return backend.in_flight + (backend.breaker.probe_free() ? 1 : 0);
   }
-  return backend.limiter->limit();
+  if (!backend.paced) return backend.limiter->limit();
+  // What it can start within a second, so that others are not kept from the rest.
+  const int soon = static_cast<int>(std::ceil(backend.finished.PerSecond(now)));
+  return std::min(backend.limiter->limit(), backend.in_flight + std::max(1, soon));
 }
 
 std::string Runner::Impl::WaitingFor(const Backend& backend, MonotonicTime now) const {
@@ -57,6 +63,11 @@ std::string Runner::Impl::WaitingFor(const Backend& backend, MonotonicTime now) 
                         HumanSize(outbox.bytes()), ")");
   }
   if (spool_blocked) return options.spool->WaitingFor();
+  const absl::Duration paced = PacedFor(backend, now);
+  if (paced > kShownWaitMin) {
+    if (backend.paced_until.infinite()) return backend.pacer.waits_for();
+    return absl::StrCat(backend.pacer.waits_for(), ", ", HumanDuration(paced));
+  }
   if (backend.waiting > 0) {
     return absl::StrCat("room at the backend: ", WithCommas(backend.waiting),
                         backend.waiting == 1 ? " request was" : " requests were", " put off by it");

@@ -46,7 +46,7 @@ TEST(ResponseHeadersTest, RetryAfterInAllSpellings) {
 // Cerebras tells when a quota is full again in headers of its own, as seconds; OpenAI as "1m3s".
 TEST(ResponseHeadersTest, ExhaustedQuotaTellsWhenItResets) {
   const std::vector<std::string> lines = {
-      "x-ratelimit-limit-requests-day: 14400", "x-ratelimit-remaining-requests-day: 14000",
+      "x-ratelimit-limit-requests-day: 14400", "x-ratelimit-remaining-requests-day: 0",
       "x-ratelimit-reset-requests-day: 33011.38", "x-ratelimit-remaining-tokens-minute: 0",
       "x-ratelimit-reset-tokens-minute: 12.5"};
   EXPECT_EQ(RetryAfter(lines, true), absl::Milliseconds(12500));
@@ -57,6 +57,33 @@ TEST(ResponseHeadersTest, ExhaustedQuotaTellsWhenItResets) {
                         "retry-after: 2"},
                        true),
             absl::Seconds(2));
+}
+
+TEST(ResponseHeadersTest, RateLimitsOfAllSpellings) {
+  ResponseHeaders headers;
+  for (const char* line :
+       {"HTTP/1.1 200 OK", "X-RateLimit-Limit-Requests-Day: 14400",
+        "x-ratelimit-remaining-requests-day: 14000", "x-ratelimit-reset-requests-day: 33011.38",
+        "x-ratelimit-limit-tokens: 6000", "x-ratelimit-remaining-tokens: 5000",
+        "x-ratelimit-reset-tokens: 6m0.5s", "x-ratelimit-limit-requests-minute: 30",
+        "x-ratelimit-remaining-requests-minute: 29",
+        "x-ratelimit-reset-requests-minute: 1790000042", "x-ratelimit-limit-images-minute: 5",
+        "x-ratelimit-limit-tokens-fortnight: 5", "x-ratelimit-limit: 5"}) {
+    headers.TakeLine(line);
+  }
+  const std::vector<RateLimit> limits = headers.RateLimits(kNow);
+  ASSERT_EQ(limits.size(), 3u);
+  EXPECT_EQ(limits[0].unit, RateUnit::kRequests);
+  EXPECT_EQ(limits[0].window, absl::Hours(24));
+  EXPECT_EQ(limits[0].limit, 14400);
+  EXPECT_EQ(limits[0].remaining, 14000);
+  EXPECT_EQ(limits[0].reset, absl::Seconds(33011.38));
+  EXPECT_EQ(limits[1].unit, RateUnit::kTokens);
+  EXPECT_EQ(limits[1].window, absl::ZeroDuration()) << "its name does not say";
+  EXPECT_EQ(limits[1].reset, absl::Seconds(360.5));
+  EXPECT_EQ(limits[2].reset, absl::Seconds(42)) << "told as a moment";
+  headers.Clear();
+  EXPECT_TRUE(headers.RateLimits(kNow).empty());
 }
 
 TEST(ResponseHeadersTest, AFinalStatusLineForgetsInterimHeaders) {

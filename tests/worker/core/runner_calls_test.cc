@@ -259,11 +259,57 @@ TEST_F(RunnerCallsTest, AUsedUpQuotaHoldsTheWholeBackend) {
   Advance(absl::Seconds(3.9));
   EXPECT_EQ(calls_.started.size(), 3u);
   EXPECT_THAT(ReturnedIndexes(), IsEmpty()) << "a short wait is no reason to hand anything back";
-  EXPECT_TRUE(absl::StrContains(LastReport().waiting_for(), "more: the backend answered HTTP 429"));
-  Advance(absl::Seconds(0.2));
-  EXPECT_EQ(calls_.started.size(), 4u) << "one request shows whether there is room again";
-  Finish(Answer(calls_.started[3].id));
-  EXPECT_GT(calls_.started.size(), 5u);
+  EXPECT_THAT(LastReport().waiting_for(),
+              testing::StartsWith("its rate limits, after a refusal, "));
+  EXPECT_EQ(LastReport().info().state(), "ready");
+  Advance(Pacer::kFreezeJitter + absl::Seconds(0.2));
+  ASSERT_GT(calls_.started.size(), 3u);
+  EXPECT_EQ(calls_.started[3].body, "body 0") << "what was refused is the first to go";
+  Advance(absl::Seconds(20));
+  EXPECT_EQ(runner_->in_flight(), 3);
+}
+
+// The headers of the answers are enough to be never refused: what is left is what may start, and
+// what waits says for what.
+TEST_F(RunnerCallsTest, LimitsInHeadersAreKeptToWithoutARefusal) {
+  Connect(8);
+  Lease(0, 20);
+  const auto answer = [&](size_t call, double left) {
+    CallOutcome outcome = Answer(calls_.started[call].id);
+    outcome.rate_limits = {
+        {RateUnit::kRequests, absl::Minutes(1), 60, left, absl::Seconds(60 - left)}};
+    Finish(outcome);
+  };
+  // With the other seven in flight there is one more in the minute.
+  answer(0, 8);
+  EXPECT_EQ(calls_.started.size(), 9u);
+  for (size_t i = 1; i < 8; ++i) answer(i, 8.0 - static_cast<double>(i));
+  EXPECT_EQ(calls_.started.size(), 9u) << "those in flight when it was told count as well";
+  answer(8, 0);
+  Advance(absl::Seconds(5.1));
+  EXPECT_EQ(calls_.started.size(), 14u) << "one per second";
+  EXPECT_THAT(ReturnedIndexes(), IsEmpty());
+}
+
+// A request that is larger than what a whole minute grants would wait for ever: it is tried, and
+// counts as a failure when it is refused.
+TEST_F(RunnerCallsTest, AMinuteTooSmallForARequestCostsAnAttempt) {
+  Connect(1);
+  Lease(0, 2);
+  const std::vector<RateLimit> limits = {
+      {RateUnit::kTokens, absl::Minutes(1), 100, 100, absl::ZeroDuration()}};
+  CallOutcome first = Answer(calls_.started[0].id);
+  first.rate_limits = limits;
+  Finish(first);
+  ASSERT_EQ(calls_.started.size(), 2u);
+  CallOutcome refused = HttpError(calls_.started[1].id, 429, "", "token_quota_exceeded");
+  refused.rate_limits = limits;
+  Finish(refused);
+  Advance(absl::Seconds(1));
+  ASSERT_EQ(Results().size(), 2u);
+  EXPECT_EQ(Results()[1].kind(), v1::AttemptResult::RETRY);
+  EXPECT_TRUE(Results()[1].charged());
+  EXPECT_THAT(Results()[1].error_message(), testing::HasSubstr("whole window"));
 }
 
 TEST_F(RunnerCallsTest, AShortWaitThatGrowsLongSendsThemToo) {

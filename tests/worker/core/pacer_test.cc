@@ -1,0 +1,374 @@
+// The pacer against a model of a service with limits: buckets that fill all the time, charged when
+// a call is admitted, on a clock of the test's own.
+#include "worker/core/pacer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "worker/core/rate_limit.h"
+#include "worker/core/request_size.h"
+
+namespace nightshift {
+namespace {
+
+using testing::HasSubstr;
+
+struct Service {
+  double tokens_per_minute = 0;  // 0: no limit, here and below
+  double requests_per_minute = 0;
+  bool headers = true;
+  bool refunds = false;
+  double unset_answer = 16384;
+  double bytes_per_token = 4;
+  double overhead_bytes = 60;
+};
+
+// What one run came to.
+struct Figures {
+  double seconds = 0;      // to the last answer
+  double lower_bound = 0;  // seconds
+  int refusals = 0;
+  int most_of_one = 0;  // refusals of one request
+};
+
+class Model {
+ public:
+  Model(Service service, PacerOptions options, uint64_t seed)
+      : service_(service), pacer_(std::move(options)), random_(seed) {}
+
+  // `count` requests with prompts of about `prompt` tokens; `answer_max` -1: they set no maximum.
+  Figures Finish(int count, double prompt, int64_t answer_max, int in_flight_max) {
+    Figures run;
+    double work = 0;
+    std::vector<Request> waiting;
+    for (int i = 0; i < count; ++i) {
+      Request request;
+      request.prompt = std::max(4.0, std::round(random_.LogNormal(prompt, 0.5)));
+      request.answer = std::ceil(20 + 180 * random_.Unit());
+      request.answer_max = answer_max;
+      work += Charge(request) - (service_.refunds ? Unused(request) : 0);
+      waiting.push_back(request);
+    }
+    std::reverse(waiting.begin(), waiting.end());
+    run.lower_bound = std::max(
+        service_.tokens_per_minute > 0 ? 60 * work / service_.tokens_per_minute - 60 : 0,
+        service_.requests_per_minute > 0 ? 60 * count / service_.requests_per_minute - 60 : 0);
+    tokens_ = service_.tokens_per_minute;
+    requests_ = service_.requests_per_minute;
+    int in_flight = 0;
+    while (!waiting.empty() || !events_.empty()) {
+      MonotonicTime ready = MonotonicTime::Infinite();
+      while (!waiting.empty() && in_flight < in_flight_max) {
+        Request& next = waiting.back();
+        const Pacer::Size size = pacer_.SizeOf(SizeOf(next));
+        ready = pacer_.active() ? pacer_.ReadyAt(size, now_) : now_;
+        if (ready > now_) break;
+        // Also those before anything is known, as the runner does it afterwards.
+        next.reservation = pacer_.Reserve(size, now_);
+        ++in_flight;
+        Arrive(next);
+        waiting.pop_back();
+        ready = MonotonicTime::Infinite();
+      }
+      const bool wake = events_.empty() || ready < events_.begin()->first;
+      if (wake) {
+        EXPECT_FALSE(ready.infinite()) << "nothing is in flight and nothing may start";
+        if (ready.infinite()) return run;
+        now_ = ready;
+        continue;
+      }
+      now_ = events_.begin()->first;
+      Request ended = events_.begin()->second;
+      events_.erase(events_.begin());
+      --in_flight;
+      End(ended, &waiting, &run);
+    }
+    run.seconds = absl::ToDoubleSeconds(now_ - MonotonicTime());
+    return run;
+  }
+
+  const Pacer& pacer() const { return pacer_; }
+
+ private:
+  struct Request {
+    double prompt = 0;
+    double answer = 0;
+    int64_t answer_max = -1;
+    int refusals = 0;
+    bool refused = false;
+    std::vector<RateLimit> told;
+    Pacer::Reservation reservation;
+  };
+
+  static constexpr absl::Duration kOneWay = absl::Milliseconds(10);
+
+  RequestSize SizeOf(const Request& request) const {
+    RequestSize size;
+    size.bytes =
+        static_cast<int64_t>(request.prompt * service_.bytes_per_token + service_.overhead_bytes);
+    size.answer_max = request.answer_max;
+    return size;
+  }
+  double Charge(const Request& request) const {
+    return request.prompt + (request.answer_max >= 0 ? static_cast<double>(request.answer_max)
+                                                     : service_.unset_answer);
+  }
+  double Unused(const Request& request) const {
+    return Charge(request) - request.prompt - request.answer;
+  }
+
+  void Refill(MonotonicTime now) {
+    const double minutes = absl::ToDoubleSeconds(now - filled_at_) / 60;
+    filled_at_ = now;
+    tokens_ = std::min(service_.tokens_per_minute, tokens_ + minutes * service_.tokens_per_minute);
+    requests_ =
+        std::min(service_.requests_per_minute, requests_ + minutes * service_.requests_per_minute);
+  }
+
+  // Admission a little after the start. Calls arrive in order, so that it can be decided here.
+  void Arrive(Request request) {
+    const MonotonicTime at = now_ + kOneWay;
+    // Refunds that came before.
+    while (!refunds_.empty() && refunds_.begin()->first <= at) {
+      Refill(refunds_.begin()->first);
+      tokens_ = std::min(service_.tokens_per_minute, tokens_ + refunds_.begin()->second);
+      refunds_.erase(refunds_.begin());
+    }
+    Refill(at);
+    const double charge = Charge(request);
+    request.refused = (service_.tokens_per_minute > 0 && tokens_ < charge) ||
+                      (service_.requests_per_minute > 0 && requests_ < 1);
+    if (!request.refused) {
+      tokens_ -= charge;
+      requests_ -= 1;
+    }
+    if (service_.headers) {
+      if (service_.tokens_per_minute > 0) {
+        request.told.push_back({RateUnit::kTokens, absl::Minutes(1), service_.tokens_per_minute,
+                                std::floor(tokens_), absl::ZeroDuration()});
+      }
+      if (service_.requests_per_minute > 0) {
+        request.told.push_back({RateUnit::kRequests, absl::Minutes(1), service_.requests_per_minute,
+                                std::floor(requests_), absl::ZeroDuration()});
+      }
+    }
+    const absl::Duration work = absl::Seconds(request.refused ? 0 : 0.05 + request.answer / 1500);
+    if (!request.refused && service_.refunds) refunds_.emplace(at + work, Unused(request));
+    events_.emplace(at + work + kOneWay, std::move(request));
+  }
+
+  void End(Request& request, std::vector<Request>* waiting, Figures* run) {
+    const Pacer::Reservation call = request.reservation;
+    if (!request.told.empty()) pacer_.Told(call, request.told, !request.refused, now_);
+    if (request.refused) {
+      ++run->refusals;
+      run->most_of_one = std::max(run->most_of_one, ++request.refusals);
+      EXPECT_TRUE(pacer_.OnRefused(call, absl::ZeroDuration(), now_, random_));
+      request.told.clear();
+      request.reservation = Pacer::Reservation();
+      waiting->push_back(request);
+      return;
+    }
+    v1::Usage usage;
+    usage.set_known(true);
+    usage.set_prompt_tokens(static_cast<int64_t>(request.prompt));
+    usage.set_completion_tokens(static_cast<int64_t>(request.answer));
+    pacer_.OnAdmitted(call, usage, now_);
+  }
+
+  const Service service_;
+  Pacer pacer_;
+  Random random_;
+  MonotonicTime now_;
+  MonotonicTime filled_at_;
+  double tokens_ = 0;
+  double requests_ = 0;
+  std::multimap<MonotonicTime, Request> events_;
+  std::multimap<MonotonicTime, double> refunds_;
+};
+
+constexpr uint64_t kSeeds[] = {1, 2, 3};
+
+TEST(PacerTest, TokensPerMinuteInHeadersCostThreePercentAndThreeRefusalsAtMost) {
+  for (const uint64_t seed : kSeeds) {
+    for (const bool refunds : {false, true}) {
+      Service service;
+      service.tokens_per_minute = 1'000'000;
+      service.refunds = refunds;
+      const Figures run = Model(service, {.tells_limits = true}, seed).Finish(5000, 400, 500, 256);
+      EXPECT_LE(run.seconds, 1.03 * run.lower_bound) << "seed " << seed;
+      EXPECT_LE(run.refusals, 3) << "seed " << seed << ", refunds " << refunds;
+    }
+  }
+}
+
+TEST(PacerTest, RequestsPerMinuteInHeadersCostThreePercentAndNoRefusal) {
+  for (const uint64_t seed : kSeeds) {
+    Service service;
+    service.tokens_per_minute = 50'000'000;
+    service.requests_per_minute = 1000;
+    const Figures run = Model(service, {.tells_limits = true}, seed).Finish(5000, 400, 500, 256);
+    EXPECT_LE(run.seconds, 1.03 * run.lower_bound) << "seed " << seed;
+    EXPECT_EQ(run.refusals, 0) << "seed " << seed;
+  }
+}
+
+// A backend of which nobody knew that it tells limits: its first answers do, with as many calls in
+// flight as the limiter had begun with.
+TEST(PacerTest, FirstHeadersOfAnUnknownBackendAreEnough) {
+  for (const uint64_t seed : kSeeds) {
+    Service service;
+    service.tokens_per_minute = 300'000;
+    const Figures run = Model(service, {}, seed).Finish(2000, 100, 100, 64);
+    EXPECT_LE(run.seconds, 1.03 * run.lower_bound) << "seed " << seed;
+    EXPECT_LE(run.refusals, 3) << "seed " << seed;
+  }
+}
+
+// Requests that set no maximum are charged a large one, and how large is nowhere told.
+TEST(PacerTest, TheChargeOfAnUnsetMaximumIsLearntFromTheHeaders) {
+  for (const uint64_t seed : kSeeds) {
+    Service service;
+    service.tokens_per_minute = 1'000'000;
+    const Figures run = Model(service, {.tells_limits = true}, seed).Finish(400, 400, -1, 256);
+    EXPECT_LE(run.seconds, 1.03 * run.lower_bound) << "seed " << seed;
+    EXPECT_LE(run.refusals, 3) << "seed " << seed;
+  }
+}
+
+TEST(PacerTest, WithoutHeadersTheRateIsFoundWithinTenPercent) {
+  for (const uint64_t seed : kSeeds) {
+    for (const bool tokens : {true, false}) {
+      Service service;
+      service.headers = false;
+      (tokens ? service.tokens_per_minute : service.requests_per_minute) =
+          tokens ? 1'000'000 : 1000;
+      const Figures run = Model(service, {}, seed).Finish(5000, 400, 500, 256);
+      EXPECT_LE(run.seconds, 1.10 * run.lower_bound) << "seed " << seed << ", tokens " << tokens;
+      EXPECT_LE(run.refusals, 500) << "seed " << seed << ", tokens " << tokens;
+    }
+  }
+}
+
+// Five requests a minute, and not a word about it.
+TEST(PacerTest, AVerySmallLimitWithoutHeadersIsNotHammered) {
+  Service service;
+  service.headers = false;
+  service.requests_per_minute = 5;
+  const Figures run = Model(service, {}, 1).Finish(60, 400, 500, 32);
+  EXPECT_LE(run.seconds, 1.5 * run.lower_bound);
+  EXPECT_LE(run.refusals, 300);
+}
+
+// A person said so: no minute sees more than the limit and a second's worth ahead.
+TEST(PacerTest, AConfiguredLimitIsKeptWithoutAnyWordOfTheBackend) {
+  const RateLimit limit = ParseRateLimit("requests/minute=600").value();
+  Pacer pacer({.configured = {limit}});
+  const Pacer::Size size = pacer.SizeOf({});
+  MonotonicTime now;
+  int in_first_minute = 0;
+  while (true) {
+    const MonotonicTime ready = pacer.ReadyAt(size, now);
+    now = std::max(now, ready);
+    if (now - MonotonicTime() >= absl::Minutes(1)) break;
+    pacer.Reserve(size, now);
+    ++in_first_minute;
+  }
+  EXPECT_GE(in_first_minute, 605);
+  EXPECT_LE(in_first_minute, 610);
+  EXPECT_EQ(pacer.waits_for(), "requests per minute");
+  EXPECT_EQ(pacer.Explain(now), "paced to 600 requests per minute as configured");
+}
+
+// What a call reserved and did not use is for the next one.
+TEST(PacerTest, AConfiguredLimitInTokensIsSettledByUsage) {
+  Pacer pacer({.configured = {ParseRateLimit("tokens/minute=60000").value()}});
+  RequestSize asked;
+  asked.answer_max = 1000;
+  const Pacer::Size size = pacer.SizeOf(asked);
+  MonotonicTime now{1};
+  const Pacer::Reservation call = pacer.Reserve(size, now);
+  EXPECT_EQ(pacer.ReadyAt(size, now) - now, absl::Seconds(1) + absl::Microseconds(1));
+  v1::Usage usage;
+  usage.set_known(true);
+  usage.set_prompt_tokens(50);
+  usage.set_completion_tokens(50);
+  pacer.OnAdmitted(call, usage, now);
+  EXPECT_NEAR(absl::ToDoubleSeconds(pacer.ReadyAt(size, now) - now), 0.1, 0.001);
+}
+
+TEST(PacerTest, RetryAfterIsObeyedWithAJitterOnTop) {
+  Random random(1);
+  Pacer pacer({});
+  MonotonicTime now{1};
+  Pacer::Reservation call;
+  call.started = now;
+  EXPECT_FALSE(pacer.active());
+  EXPECT_TRUE(pacer.OnRefused(call, absl::Seconds(12), now, random));
+  const absl::Duration wait = pacer.ReadyAt(pacer.SizeOf({}), now) - now;
+  EXPECT_GE(wait, absl::Seconds(12));
+  EXPECT_LE(wait, absl::Seconds(12) + Pacer::kFreezeJitter);
+}
+
+// Until it has told its limits it is tried with a few calls; a backend that tells nothing after all
+// is not kept at that.
+TEST(PacerTest, AFewCallsFirstWhereLimitsWillBeTold) {
+  Pacer pacer({.tells_limits = true});
+  const Pacer::Size size = pacer.SizeOf({});
+  MonotonicTime now{1};
+  std::vector<Pacer::Reservation> calls;
+  while (pacer.ReadyAt(size, now) <= now) calls.push_back(pacer.Reserve(size, now));
+  EXPECT_EQ(calls.size(), static_cast<size_t>(Pacer::kUntoldMax));
+  EXPECT_TRUE(pacer.ReadyAt(size, now).infinite());
+  pacer.OnAdmitted(calls[0], {}, now);
+  EXPECT_LE(pacer.ReadyAt(size, now), now);
+}
+
+// OpenAI's and Groq's names do not say the window; how long the used part takes to come back does.
+TEST(PacerTest, AWindowThatIsNotNamedIsToldByItsReset) {
+  Pacer pacer({});
+  const Pacer::Size size = pacer.SizeOf({});
+  MonotonicTime now{1};
+  const Pacer::Reservation call = pacer.Reserve(size, now);
+  pacer.Told(call,
+             {{RateUnit::kRequests, absl::ZeroDuration(), 1000, 500, absl::Hours(12)},
+              {RateUnit::kTokens, absl::ZeroDuration(), 6000, 5999, absl::Milliseconds(10)}},
+             true, now);
+  const std::string words = pacer.Explain(now);
+  EXPECT_THAT(words, HasSubstr("1,000 requests per day as it told, 500 left"));
+  EXPECT_THAT(words, HasSubstr("6,000 tokens per minute as it told, 5,999 left"));
+}
+
+TEST(RateLimitTest, IsWrittenAsUnitWindowAndNumber) {
+  const RateLimit limit = ParseRateLimit("tokens/hour=1e6").value();
+  EXPECT_EQ(limit.unit, RateUnit::kTokens);
+  EXPECT_EQ(limit.window, absl::Hours(1));
+  EXPECT_EQ(limit.limit, 1e6);
+  for (const char* text : {"", "tokens", "tokens/minute", "tokens/minute=", "tokens/minute=0",
+                           "tokens/week=5", "words/minute=5", "tokens/minute=nan"}) {
+    EXPECT_FALSE(ParseRateLimit(text).ok()) << text;
+  }
+}
+
+TEST(RequestSizeTest, ReadsModelAndLongestAnswer) {
+  RequestSize size = ReadRequestSize(Endpoint::kChatCompletions,
+                                     R"({"model":"m\u0031","max_tokens":50,"n":3,"messages":[]})");
+  EXPECT_EQ(size.model, "m1");
+  EXPECT_EQ(size.answer_max, 150);
+  size = ReadRequestSize(Endpoint::kChatCompletions,
+                         R"({"max_tokens":5,"max_completion_tokens":70,"n":"x"})");
+  EXPECT_EQ(size.answer_max, 70) << "the newer name goes first, as with the servers";
+  EXPECT_EQ(ReadRequestSize(Endpoint::kResponses, R"({"max_output_tokens":1e99})").answer_max,
+            1'000'000'000);
+  EXPECT_EQ(ReadRequestSize(Endpoint::kCompletions, "not json").answer_max, -1);
+  EXPECT_EQ(ReadRequestSize(Endpoint::kCompletions, "not json").bytes, 8);
+  EXPECT_EQ(ReadRequestSize(Endpoint::kEmbeddings, "{}").answer_max, 0);
+}
+
+}  // namespace
+}  // namespace nightshift
