@@ -7,12 +7,29 @@ namespace nightshift {
 
 bool Breaker::OnAlive() {
   if (state_ == State::kOpen) return false;
-  unavailable_in_a_row_ = 0;
+  unavailable_in_a_row_ = failed_in_a_row_ = 0;
+  failed_requests_.clear();
   if (state_ == State::kClosed) return false;
   state_ = State::kClosed;
   cause_ = Cause::kNone;
   detail_.clear();
   openings_ = 0;
+  return true;
+}
+
+bool Breaker::OnFailed(absl::string_view detail, uint64_t request, MonotonicTime now,
+                       Random& random) {
+  if (state_ == State::kOpen) return false;
+  unavailable_in_a_row_ = 0;
+  ++failed_in_a_row_;
+  const bool known = std::find(failed_requests_.begin(), failed_requests_.end(), request) !=
+                     failed_requests_.end();
+  if (!known && failed_requests_.size() < kFailedRequestsMin) failed_requests_.push_back(request);
+  if (state_ == State::kClosed &&
+      (failed_in_a_row_ < kFailedMax || failed_requests_.size() < kFailedRequestsMin)) {
+    return false;
+  }
+  Open(Cause::kUnavailable, detail, NextWait(random), now);
   return true;
 }
 

@@ -1,16 +1,25 @@
 // Whether a backend is worth calling: closed (call it), open (leave it alone until a moment), or
 // probing (one call may go, and its end decides). Requests lose nothing by it.
 //
-//   closed  --5 unavailable in a row, key refused, told to wait-->  open
-//   open    --the moment has come, or it is told to be ready------>  probing
-//   probing --any answer------------------------------------------>  closed
-//   probing --unavailable, key refused, told to wait------------->  open, for longer
+//   closed  --5 unavailable or 10 failures in a row, key refused, told to wait-->  open
+//   open    --the moment has come, or it is told to be ready------------------->  probing
+//   probing --an answer-------------------------------------------------------->  closed
+//   probing --unavailable, a failure, key refused, told to wait---------------->  open, for longer
+//
+// A failure is a call that reached the backend and got no usable answer: HTTP 500, half an answer.
+// Requests that make a working backend fail must not close it to the others, so the failures in a
+// row have to be of several requests.
+//
+// So a backend that fails everything is called as often as it had calls in flight, ten times more,
+// and then once per opening.
 //
 // Pure; lives on the worker's loop thread.
 #ifndef NIGHTSHIFT_WORKER_CORE_BREAKER_H_
 #define NIGHTSHIFT_WORKER_CORE_BREAKER_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -25,9 +34,13 @@ class Breaker {
   // What opened it last.
   enum class Cause { kNone, kUnavailable, kRefusedKey, kToldToWait };
 
-  static constexpr int kUnavailableMax = 5;  // in a row
+  static constexpr int kUnavailableMax = 5;     // in a row
+  static constexpr int kFailedMax = 10;         // in a row …
+  static constexpr int kFailedRequestsMin = 5;  // … of so many requests
   static constexpr absl::Duration kOpenInitial = absl::Seconds(5);
-  static constexpr absl::Duration kOpenMax = absl::Seconds(60);
+  // A call each quarter of a minute costs nobody anything, and finds a backend that has come back
+  // soon enough.
+  static constexpr absl::Duration kOpenMax = absl::Seconds(15);
   // A key may be mended from outside, by a payment for one: worth a call a minute.
   static constexpr absl::Duration kRefusedKeyOpen = absl::Seconds(60);
 
@@ -43,6 +56,8 @@ class Breaker {
   // The backend answered, whatever it said. What it sent before it was found broken comes late and
   // proves nothing: ignored while open.
   bool OnAlive();
+  // It was reached by a call for the request that `request` tells from others, and failed.
+  bool OnFailed(absl::string_view detail, uint64_t request, MonotonicTime now, Random& random);
   // It could not be reached or is not ready.
   bool OnUnavailable(absl::string_view detail, MonotonicTime now, Random& random);
   bool OnRefusedKey(absl::string_view detail, MonotonicTime now);
@@ -62,7 +77,7 @@ class Breaker {
 
  private:
   void Open(Cause cause, absl::string_view detail, absl::Duration wait, MonotonicTime now);
-  // 5 s, doubled with each opening since the last answer, 60 s at most, +-20 %.
+  // 5 s, doubled with each opening since the last answer, 15 s at most, +-20 %.
   absl::Duration NextWait(Random& random);
 
   State state_ = State::kClosed;
@@ -70,7 +85,9 @@ class Breaker {
   std::string detail_;
   MonotonicTime until_;
   int unavailable_in_a_row_ = 0;
-  int openings_ = 0;  // since it was last closed
+  int failed_in_a_row_ = 0;
+  std::vector<uint64_t> failed_requests_;  // of those, different ones, at most kFailedRequestsMin
+  int openings_ = 0;                       // since it was last closed
   bool probe_out_ = false;
 };
 

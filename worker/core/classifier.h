@@ -11,10 +11,11 @@
 namespace nightshift {
 
 enum class Verdict {
-  kAnswered,  // the outcome is `succeeded`
-  kRejected,  // final: this request will not be answered, here or elsewhere
-  kRetryNow,  // once, at once, on a fresh connection; costs nothing
-  kRetry,     // try again later; charged
+  kAnswered,   // the outcome is `succeeded`
+  kRejected,   // final: this request will not be answered, here or elsewhere
+  kRetryNow,   // once, at once, on a fresh connection; costs nothing
+  kRetry,      // try again later; charged
+  kRetryFree,  // the same, but the backend is to blame: not charged. The runner's, not Classify's
   kOverload,  // the backend takes no more now: the request waits here, uncharged, the limit shrinks
   kUnavailable,  // the backend is loading, gone or unreachable: waits, uncharged
   kRefusedKey,   // 401, 402, 403: the backend is stopped, its requests go back

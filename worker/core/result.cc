@@ -26,7 +26,8 @@ v1::AttemptResult::Kind KindOf(Verdict verdict) {
     case Verdict::kRejected:
       return v1::AttemptResult::REJECTED;
     default:
-      NIGHTSHIFT_CHECK(verdict == Verdict::kRetry, "no result is made of this verdict");
+      NIGHTSHIFT_CHECK(verdict == Verdict::kRetry || verdict == Verdict::kRetryFree,
+                       "no result is made of this verdict");
       return v1::AttemptResult::RETRY;
   }
 }

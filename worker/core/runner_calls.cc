@@ -1,6 +1,7 @@
 // Calls: which start, and what their ends mean for the request, the limit and the backend.
 #include <algorithm>
 
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/units.h"
@@ -170,6 +171,7 @@ void Runner::Impl::OnEnd(const Call& call, CallOutcome&& outcome, MonotonicTime 
       OnAnswer(call, std::move(outcome), std::move(what), now);
       break;
     case Verdict::kRetry:
+    case Verdict::kRetryFree:
       OnFailure(call, std::move(outcome), std::move(what), now);
       break;
     case Verdict::kRetryNow:
@@ -216,13 +218,17 @@ void Runner::Impl::OnFailure(const Call& call, CallOutcome&& outcome, Classifica
   } else {
     backend.limiter->OnDrop(call.started, now);
   }
+  const bool probing = backend.breaker.state() == Breaker::State::kProbing;
   bool changed = false;
-  if (outcome.transport == Transport::kComplete) {
-    changed = backend.breaker.OnAlive();
-  } else if (backend.breaker.state() == Breaker::State::kProbing) {
-    // Asked whether it works, it did not answer. Each further probe would cost a request one of
-    // its attempts.
-    changed = backend.breaker.OnUnavailable(what.message, now, random);
+  // A backend that is slow is not broken; but asked whether it works, it did not answer.
+  if (what.error_class != v1::ERROR_CLASS_TIMEOUT || probing) {
+    changed = backend.breaker.OnFailed(what.message, absl::HashOf(call.request->key), now, random);
+  }
+  if (backend.breaker.state() == Breaker::State::kOpen) {
+    // That it fails everything is not this request's fault. As a probe it makes room for another,
+    // since it may be this one that the backend fails at.
+    what.verdict = Verdict::kRetryFree;
+    if (probing) outcome.retry_after = std::max(outcome.retry_after, kProbeAgain);
   }
   Record(call.request, std::move(outcome), std::move(what));
   if (changed) OnBreakerChanged(call.backend, now);

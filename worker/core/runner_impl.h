@@ -35,6 +35,9 @@ inline constexpr absl::Duration kKeepUnstartedMax = absl::Seconds(5);
 // A server that gives up on the same request as often as this (HTTP 408) would do so for ever: from
 // then on it is charged.
 inline constexpr int kServerTimeoutsMax = 3;
+// A request whose call showed that a broken backend is still broken leaves the next such call to
+// another: longer than a breaker is ever open.
+inline constexpr absl::Duration kProbeAgain = absl::Seconds(20);
 // A backend that has answered a call as lately as this is not broken, whoever says so.
 inline constexpr absl::Duration kBusyNotBroken = absl::Seconds(30);
 // Until the first Welcome tells how long a worker that is not heard of keeps what it holds.

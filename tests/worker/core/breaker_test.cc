@@ -39,15 +39,36 @@ TEST_F(BreakerTest, OpensAfterFiveInARow) {
   EXPECT_EQ(breaker_.detail(), "refused");
 }
 
-TEST_F(BreakerTest, StaysOpenForFiveSecondsDoublingToAMinute) {
+TEST_F(BreakerTest, StaysOpenForFiveSecondsDoublingToAQuarterOfAMinute) {
   OpenByUnavailable();
-  for (const int seconds : {5, 10, 20, 40, 60, 60, 60}) {
+  for (const int seconds : {5, 10, 15, 15, 15}) {
     EXPECT_GE(Wait(), absl::Seconds(0.8 * seconds));
     EXPECT_LE(Wait(), absl::Seconds(1.2 * seconds));
     EXPECT_FALSE(breaker_.OnTime(breaker_.reopens_at() - absl::Nanoseconds(1)));
     PassWait();
     EXPECT_TRUE(breaker_.OnUnavailable("refused", now_, random_));
   }
+}
+
+TEST_F(BreakerTest, OpensAfterTenFailuresInARowOfSeveralRequests) {
+  for (uint64_t i = 0; i < 9; ++i) EXPECT_FALSE(breaker_.OnFailed("HTTP 500", i, now_, random_));
+  breaker_.OnAlive();
+  for (uint64_t i = 0; i < 9; ++i) EXPECT_FALSE(breaker_.OnFailed("HTTP 500", i, now_, random_));
+  EXPECT_TRUE(breaker_.OnFailed("HTTP 500", 9, now_, random_));
+  EXPECT_EQ(breaker_.state(), State::kOpen);
+  EXPECT_EQ(breaker_.cause(), Breaker::Cause::kUnavailable);
+  EXPECT_EQ(breaker_.detail(), "HTTP 500");
+  PassWait();
+  EXPECT_TRUE(breaker_.OnFailed("HTTP 500", 10, now_, random_)) << "once is enough for a probe";
+  EXPECT_GE(Wait(), absl::Seconds(8));
+}
+
+// Four requests that a working server fails at end as failed, and nothing waits for them.
+TEST_F(BreakerTest, AFewBadRequestsDoNotOpenIt) {
+  for (uint64_t i = 0; i < 100; ++i) {
+    EXPECT_FALSE(breaker_.OnFailed("HTTP 500", i % 4, now_, random_));
+  }
+  EXPECT_TRUE(breaker_.OnFailed("HTTP 500", 4, now_, random_));
 }
 
 TEST_F(BreakerTest, AnAnswerToTheProbeClosesItAndForgetsTheDoubling) {

@@ -3,6 +3,7 @@
 
 #include "absl/strings/match.h"
 #include "tests/worker/core/runner_fixture.h"
+#include "worker/core/breaker.h"
 
 namespace nightshift {
 namespace {
@@ -418,14 +419,36 @@ TEST_F(BrokenBackendTest, AFailedProbeWaitsLonger) {
   EXPECT_EQ(LastReport().limit(), 1);
 }
 
-// Every further probe would use up an attempt of another request.
+// It is no fault of the request's; but the next probe is made with another one, since it may be.
 TEST_F(BrokenBackendTest, AProbeThatIsCutOffCountsAsFailed) {
   Advance(absl::Seconds(6.1));
   Lease(0, 3);
   Finish(Broken(calls_.started[0].id, Transport::kReset));
   EXPECT_EQ(calls_.started.size(), 1u);
-  EXPECT_EQ(Results().size(), 1u);
+  ASSERT_EQ(Results().size(), 1u);
+  EXPECT_FALSE(Results()[0].charged());
+  EXPECT_GE(absl::Milliseconds(Results()[0].retry_after_ms()), 1.2 * Breaker::kOpenMax);
   EXPECT_EQ(LastReport().limit(), 0);
+}
+
+// What was in flight when the backend began to fail costs no request more than one attempt, and no
+// call starts until it is asked again.
+TEST_F(RunnerCallsTest, ABackendThatFailsEverythingIsLeftAlone) {
+  Connect(20);
+  Lease(0, 100);
+  for (size_t i = 0; i < calls_.started.size(); ++i) {
+    Finish(HttpError(calls_.started[i].id, 500, "boom"));
+  }
+  EXPECT_EQ(calls_.started.size(), 29u) << "those in flight, and one for each of nine failures";
+  EXPECT_EQ(LastReport().limit(), 0);
+  EXPECT_EQ(LastReport().info().state(), "broken");
+  EXPECT_THAT(LastReport().waiting_for(), testing::HasSubstr("boom"));
+  Advance(absl::Seconds(1));
+  int charged = 0;
+  for (const v1::AttemptResult& result : Results()) charged += result.charged() ? 1 : 0;
+  EXPECT_EQ(Results().size(), 29u);
+  EXPECT_EQ(charged, 9);
+  EXPECT_EQ(ReturnedIndexes().size(), 71u);
 }
 
 TEST_F(BrokenBackendTest, ARevokedProbeMakesRoomForAnother) {
