@@ -21,6 +21,9 @@ constexpr double kDeviations = 2;
 constexpr absl::Duration kAheadMax = absl::Seconds(1);
 // A bucket of a backend need not be fuller than this for a call that takes it all.
 constexpr double kFullEnough = 0.95;
+// Left in a bucket: so many calls like the next one, but at most this share of the limit.
+constexpr double kMarginCalls = 2;
+constexpr double kMarginShare = 0.02;
 // From the start of a call to the moment whose figures its headers tell: nothing is taken to flow
 // in meanwhile.
 constexpr absl::Duration kWireTime = absl::Milliseconds(20);
@@ -113,7 +116,10 @@ double Pacer::Price(const Account& account, const Size& size) const {
 void Pacer::WaitForBucket(const Bucket& bucket, double tokens, MonotonicTime now,
                           MonotonicTime* ready) {
   const double full = bucket.capacity < bucket.limit ? bucket.capacity : kFullEnough * bucket.limit;
-  const double missing = std::min(Amount(bucket.unit, tokens), full) - bucket.LevelAt(now);
+  const double amount = Amount(bucket.unit, tokens);
+  // Calls overtake one another on their way, and the news of one that was first misses the other.
+  const double margin = std::min(kMarginCalls * amount, kMarginShare * bucket.limit);
+  const double missing = std::min(amount + margin, full) - bucket.LevelAt(now);
   if (missing <= 0) return;
   // Rounded up: else it would be asked again at a moment when a hair is missing.
   const MonotonicTime at = now + absl::Seconds(missing / bucket.rate()) + absl::Microseconds(1);

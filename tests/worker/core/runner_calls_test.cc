@@ -281,12 +281,12 @@ TEST_F(RunnerCallsTest, LimitsInHeadersAreKeptToWithoutARefusal) {
         {RateUnit::kRequests, absl::Minutes(1), 60, left, absl::Seconds(60 - left)}};
     Finish(outcome);
   };
-  // With the other seven in flight there is one more in the minute.
-  answer(0, 8);
+  // With the other seven in flight there are three more in the minute, and two are left in it.
+  answer(0, 10);
   EXPECT_EQ(calls_.started.size(), 9u);
-  for (size_t i = 1; i < 8; ++i) answer(i, 8.0 - static_cast<double>(i));
+  for (size_t i = 1; i < 8; ++i) answer(i, 10.0 - static_cast<double>(i));
   EXPECT_EQ(calls_.started.size(), 9u) << "those in flight when it was told count as well";
-  answer(8, 0);
+  answer(8, 2);
   Advance(absl::Seconds(5.1));
   EXPECT_EQ(calls_.started.size(), 14u) << "one per second";
   EXPECT_THAT(ReturnedIndexes(), IsEmpty());
