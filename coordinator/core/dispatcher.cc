@@ -215,13 +215,18 @@ uint64_t Dispatcher::ChangeCount(JobNumber number) const {
   return job->ended() ? job->version : std::max(job->version, impl_->fleet_version);
 }
 
-std::vector<JobNumber> Dispatcher::ExpiredJobs(absl::Time wall) const {
+std::vector<JobNumber> Dispatcher::ExpiredJobs(MonotonicTime now, absl::Time wall) {
   MutexLock lock(&impl_->mutex);
   std::vector<JobNumber> expired;
   for (const JobNumber number : impl_->jobs.active()) {
-    const v1::JobRecord& record = impl_->jobs.Find(number)->record;
-    if (record.deadline_at_ms() > 0 && record.deadline_at_ms() <= absl::ToUnixMillis(wall) &&
-        CanMoveJob(record.state(), v1::JOB_STATE_EXPIRED)) {
+    Job* const job = impl_->jobs.Find(number);
+    const int64_t deadline_at_ms = job->record.deadline_at_ms();
+    if (deadline_at_ms <= 0) continue;
+    if (job->due_for_deadline_at_ms != deadline_at_ms) {
+      job->due_for_deadline_at_ms = deadline_at_ms;
+      job->due = now + (absl::FromUnixMillis(deadline_at_ms) - wall);
+    }
+    if (job->due <= now && CanMoveJob(job->record.state(), v1::JOB_STATE_EXPIRED)) {
       expired.push_back(number);
     }
   }

@@ -221,8 +221,11 @@ class Dispatcher {
   absl::StatusOr<std::string> FinishedBitmap(JobNumber job, uint32_t chunk) const;
   // Rises with every change of the job that a watcher may care for; 0 = unknown job.
   uint64_t ChangeCount(JobNumber job) const;
-  // Jobs in a non-terminal state whose deadline (wall clock) has passed.
-  std::vector<JobNumber> ExpiredJobs(absl::Time wall) const;
+  // Jobs in a non-terminal state whose deadline has passed. The deadline is a wall-clock time in the
+  // job's record; the first call that sees it settles how far off it is, and from then on only the
+  // monotonic clock counts, so that a clock that is set expires nothing. To be called every second
+  // or so.
+  std::vector<JobNumber> ExpiredJobs(MonotonicTime now, absl::Time wall);
 
   // Recounts everything the slow way and breaks the program on a difference. For tests and the
   // simulation.

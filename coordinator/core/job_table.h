@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/clock.h"
 #include "coordinator/core/ids.h"
 #include "coordinator/core/pending_queue.h"
 #include "coordinator/core/rate_meter.h"
@@ -40,6 +41,9 @@ struct Job {
   // Answers since this coordinator started or the job's run began: what the error policy looks at.
   int64_t sampled_succeeded = 0;
   int64_t sampled_failed = 0;
+  // The deadline on this process's clock, and the record's deadline that it was reckoned from.
+  MonotonicTime due = MonotonicTime::Infinite();
+  int64_t due_for_deadline_at_ms = 0;
   uint64_t version = 0;
   // A commit that stops the job is being written: nothing new goes out.
   bool closing = false;

@@ -9,7 +9,7 @@ namespace nightshift {
 MaintenanceTask NewExpirer(Dispatcher& dispatcher, CommandSink& committer, Clock& clock) {
   return {"expirer", absl::Seconds(1),
           [&dispatcher, &committer, &clock, told_full = false]() mutable {
-            for (const JobNumber job : dispatcher.ExpiredJobs(clock.WallNow())) {
+            for (const JobNumber job : dispatcher.ExpiredJobs(clock.Now(), clock.WallNow())) {
               const absl::StatusOr<v1::JobRecord> record = dispatcher.GetRecord(job);
               JobCommand command;
               command.kind = JobCommand::Kind::kExpire;

@@ -220,16 +220,16 @@ TEST_F(DispatcherCommands, ExpiryKeepsWhatIsDone) {
   ASSERT_TRUE(Run(seal).ok());
   const WorkerNumber worker = Connect("w");
   const std::vector<RequestId> ids = Plan();
-  EXPECT_TRUE(dispatcher->ExpiredJobs(clock.WallNow()).empty());
+  EXPECT_TRUE(dispatcher->ExpiredJobs(clock.Now(), clock.WallNow()).empty());
   clock.Advance(absl::Seconds(1));
-  EXPECT_EQ(dispatcher->ExpiredJobs(clock.WallNow()), std::vector<JobNumber>{1});
+  EXPECT_EQ(dispatcher->ExpiredJobs(clock.Now(), clock.WallNow()), std::vector<JobNumber>{1});
   const Committed done = Do({Answered(worker, ids[0])}, {Command(Kind::kExpire, 1)});
   EXPECT_EQ(State(1), v1::JOB_STATE_EXPIRED);
   EXPECT_EQ(Status(1).counts().succeeded(), 1);
   EXPECT_EQ(Status(1).counts().expired(), 4);
   ASSERT_EQ(done.outgoing.size(), 1u);
   EXPECT_EQ(done.outgoing[0].message.revoke().keys_size(), 4);
-  EXPECT_TRUE(dispatcher->ExpiredJobs(clock.WallNow()).empty());
+  EXPECT_TRUE(dispatcher->ExpiredJobs(clock.Now(), clock.WallNow()).empty());
 }
 
 TEST_F(DispatcherCommands, StopFailsTheJobWithItsReason) {

@@ -155,7 +155,7 @@ class Fleet {
         dispatcher_.FinishedBitmap(job, 0).IgnoreError();
       }
       EXPECT_LE(dispatcher_.ListWorkers(clock_.Now()).size(), size_t{kWorkers});
-      EXPECT_TRUE(dispatcher_.ExpiredJobs(clock_.WallNow()).empty());
+      EXPECT_TRUE(dispatcher_.ExpiredJobs(clock_.Now(), clock_.WallNow()).empty());
       dispatcher_.HasInternalWork();
       EXPECT_GE(dispatcher_.duplicate_results(), 0);
       std::this_thread::yield();

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "coordinator/commit/command_sink.h"
+#include "coordinator/commit/job_rows.h"
+#include "coordinator/jobs/reopen.h"
 #include "coordinator/maintenance/disk_watcher.h"
 #include "coordinator/maintenance/expirer.h"
 #include "coordinator/maintenance/lease_reaper.h"
@@ -113,6 +115,43 @@ TEST_F(TasksTest, ExpirerEndsJobsPastTheirDeadlineAndNoOthers) {
   EXPECT_EQ(world_.Status(limited).counts().expired(), 3);
   EXPECT_EQ(world_.Status(unlimited).counts().pending(), 3);
   expirer.run();  // nothing more to do
+}
+
+// An administrator, or the first answer of a time server, sets the clock while a job runs.
+TEST_F(TasksTest, AWallClockThatIsSetMovesNoDeadline) {
+  for (const absl::Duration jump : {absl::Hours(1), -absl::Hours(1)}) {
+    v1::JobOptions options;
+    options.set_deadline_ms(absl::ToInt64Milliseconds(absl::Minutes(30)));
+    const JobNumber job = world_.SubmitJob(3, options);
+    MaintenanceTask expirer = NewExpirer(world_.dispatcher(), world_.committer(), world_.clock());
+    expirer.run();
+    world_.clock().JumpWall(jump);
+    world_.clock().Advance(absl::Minutes(30) - absl::Seconds(1));
+    expirer.run();
+    EXPECT_FALSE(JobHasEnded(world_.Status(job).state())) << "expired early by a jump of " << jump;
+    world_.clock().Advance(absl::Seconds(1));
+    expirer.run();
+    EXPECT_EQ(world_.Status(job).state(), v1::JOB_STATE_EXPIRED) << "late by a jump of " << jump;
+  }
+}
+
+// What is set before the job is handed in or run again counts as a matter of course.
+TEST_F(TasksTest, ADeadlineIsReckonedFromTheClockOfItsJob) {
+  world_.clock().JumpWall(absl::Hours(1));
+  v1::JobOptions options;
+  options.set_deadline_ms(absl::ToInt64Milliseconds(absl::Minutes(30)));
+  const JobNumber job = world_.SubmitJob(3, options);
+  MaintenanceTask expirer = NewExpirer(world_.dispatcher(), world_.committer(), world_.clock());
+  expirer.run();
+  world_.clock().Advance(absl::Minutes(31));
+  expirer.run();
+  EXPECT_EQ(world_.Status(job).state(), v1::JOB_STATE_EXPIRED);
+  ASSERT_TRUE(ReopenJob(world_.store(), world_.committer(), world_.dispatcher(), job, {}).ok());
+  expirer.run();
+  EXPECT_FALSE(JobHasEnded(world_.Status(job).state())) << "the old deadline ended the new run";
+  world_.clock().Advance(absl::Minutes(31));
+  expirer.run();
+  EXPECT_EQ(world_.Status(job).state(), v1::JOB_STATE_EXPIRED);
 }
 
 // Refuses what it is asked for while the disk is full.
