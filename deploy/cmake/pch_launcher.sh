@@ -3,24 +3,29 @@
 # what ccache is to know it by: a checksum of everything the header says (`.gch.sum`, read with
 # CCACHE_PCH_EXTSUM). The precompiled bytes themselves differ from folder to folder.
 set -euo pipefail
-"$@"
 
 preprocess=()
 output=
 launcher=true
-while [ $# -gt 0 ]; do
+for word in "$@"; do
   # What stands before the compiler (ccache and its settings) is not wanted here.
   if $launcher; then
-    case $1 in *g++* | *gcc* | *c++*) launcher=false ;; *) shift; continue ;; esac
+    case $word in *g++* | *gcc* | *c++*) launcher=false ;; *) continue ;; esac
   fi
-  case $1 in
-    -o) output=$2; shift ;;
-    -MT | -MF | -MQ) shift ;;
-    -MD | -MMD | -fpch-preprocess | -c) ;;
-    *) preprocess+=("$1") ;;
+  case ${last-} in
+    -o) output=$word; last=; continue ;;
+    -MT | -MF | -MQ) last=; continue ;;
   esac
-  shift
+  last=$word
+  case $word in
+    -o | -MT | -MF | -MQ | -MD | -MMD | -fpch-preprocess | -c) ;;
+    *) preprocess+=("$word") ;;
+  esac
 done
-case $output in *.gch) ;; *) exit 0 ;; esac
+
+case $output in *.gch) ;; *) exec "$@" ;; esac
+# An old one would be read in place of the header, and found again in the cache.
+rm -f "$output" "$output.sum"
+"$@"
 # Generated headers name their own path (__FILE__ in assertions).
 "${preprocess[@]}" -E -P -dD | sed "s#$PWD/##g" | sha256sum | cut -d' ' -f1 >"$output.sum"
