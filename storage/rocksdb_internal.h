@@ -3,6 +3,7 @@
 #ifndef NIGHTSHIFT_STORAGE_ROCKSDB_INTERNAL_H_
 #define NIGHTSHIFT_STORAGE_ROCKSDB_INTERNAL_H_
 
+#include <rocksdb/db.h>
 #include <rocksdb/options.h>
 #include <rocksdb/status.h>
 
@@ -14,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "storage/backup.h"
 #include "storage/rocksdb_store.h"
 
 namespace nightshift {
@@ -38,8 +40,15 @@ struct RocksDbDisk {
   std::function<absl::StatusOr<uint64_t>(const std::string& path)> free_bytes;
 };
 
-absl::StatusOr<std::unique_ptr<Store>> OpenRocksDbStoreOn(const RocksDbStoreOptions& options,
-                                                          const RocksDbDisk& disk);
+absl::StatusOr<std::unique_ptr<DiskStore>> OpenRocksDbStoreOn(const RocksDbStoreOptions& options,
+                                                              const RocksDbDisk& disk);
+
+// DiskStore::CreateBackup, on the disk of `db`.
+absl::StatusOr<StoreBackup> CreateBackupOf(rocksdb::DB& db, const BackupOptions& options);
+
+// RestoreBackup, reading and writing through `disk`.
+absl::StatusOr<StoreBackup> RestoreBackupOn(const std::string& folder, uint32_t number,
+                                            const std::string& path, const RocksDbDisk& disk);
 
 // `health` hears of background errors; the options keep it alive.
 rocksdb::DBOptions MakeDbOptions(const RocksDbStoreOptions& options,

@@ -93,7 +93,7 @@ class RocksDbIterator final : public StoreIterator {
   std::unique_ptr<rocksdb::Iterator> rows_;
 };
 
-class RocksDbStore final : public Store {
+class RocksDbStore final : public DiskStore {
  public:
   RocksDbStore(std::shared_ptr<Database> database, const RocksDbStoreOptions& options,
                const RocksDbDisk& disk)
@@ -139,6 +139,15 @@ class RocksDbStore final : public Store {
   }
 
   absl::Status Health() const override { return database_->health->Get(); }
+
+  absl::StatusOr<StoreBackup> CreateBackup(const BackupOptions& options) override {
+    RETURN_IF_ERROR(Health());
+    // It begins with a flush.
+    RETURN_IF_ERROR(CheckRoom(0));
+    absl::StatusOr<StoreBackup> backup = CreateBackupOf(*database_->db, options);
+    RETURN_IF_ERROR(Health());
+    return backup;
+  }
 
  private:
   rocksdb::ColumnFamilyHandle* Handle(Family family) const {
@@ -301,8 +310,8 @@ absl::Status OpenDatabase(const RocksDbStoreOptions& options, const RocksDbDisk&
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Store>> OpenRocksDbStoreOn(const RocksDbStoreOptions& options,
-                                                          const RocksDbDisk& disk) {
+absl::StatusOr<std::unique_ptr<DiskStore>> OpenRocksDbStoreOn(const RocksDbStoreOptions& options,
+                                                              const RocksDbDisk& disk) {
   auto database = std::make_shared<Database>();
   ASSIGN_OR_RETURN(database->lock, FolderLock::Acquire(options.path));
   const absl::Status opened = OpenDatabase(options, disk, *database);
@@ -310,7 +319,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenRocksDbStoreOn(const RocksDbStoreOpti
   return std::make_unique<RocksDbStore>(std::move(database), options, disk);
 }
 
-absl::StatusOr<std::unique_ptr<Store>> OpenRocksDbStore(const RocksDbStoreOptions& options) {
+absl::StatusOr<std::unique_ptr<DiskStore>> OpenRocksDbStore(const RocksDbStoreOptions& options) {
   return OpenRocksDbStoreOn(options, RocksDbDisk{});
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "storage/backup.h"
 #include "storage/store.h"
 
 namespace nightshift {
@@ -21,10 +22,21 @@ struct RocksDbStoreOptions {
   size_t cache_bytes = size_t{32} << 20;
 };
 
+// A store that can be copied while it is in use.
+class DiskStore : public Store {
+ public:
+  // Makes a backup of the store as it is at some moment of the call, verifies it, and returns it;
+  // after an error there is none. Commits go on meanwhile. ResourceExhausted: a disk is full.
+  // FailedPrecondition: the folder is in use or holds something else. DataLoss: it could not be
+  // read back. Takes as long as reading and writing what earlier backups in the folder do not have,
+  // and reading all of it once more.
+  virtual absl::StatusOr<StoreBackup> CreateBackup(const BackupOptions& options) = 0;
+};
+
 // FailedPrecondition when another process has the folder open (the text names it and says what to
 // do), PermissionDenied or NotFound when it cannot be written, DataLoss when what is there is
 // damaged beyond an ordinary crash.
-absl::StatusOr<std::unique_ptr<Store>> OpenRocksDbStore(const RocksDbStoreOptions& options);
+absl::StatusOr<std::unique_ptr<DiskStore>> OpenRocksDbStore(const RocksDbStoreOptions& options);
 
 }  // namespace nightshift
 

@@ -75,6 +75,14 @@ absl::StatusOr<uint64_t> Increment(Store& store, absl::string_view key) {
       absl::StrCat("the counter \"", key, "\" changed under ", kCounterTriesMax, " tries"));
 }
 
+// `writes` may bring conditions.
+absl::StatusOr<std::string> WriteStoreId(Store& store, WriteSet writes, Random& random) {
+  const std::string id = absl::StrFormat("%016x%016x", random.Next(), random.Next());
+  writes.Put(Family::kMeta, std::string(kStoreIdKey), EncodeBytes(kStoreIdKey, id));
+  RETURN_IF_ERROR(store.Commit(std::move(writes)));
+  return id;
+}
+
 // A store without a version must have nothing else either: otherwise its version row was lost, and
 // to guess it could misread everything.
 absl::Status CheckEmpty(const Store& store) {
@@ -138,12 +146,13 @@ absl::StatusOr<std::string> StoreId(Store& store, Random& random) {
     return std::string(id);
   }
   if (!absl::IsNotFound(raw.status())) return raw.status();
-  const std::string id = absl::StrFormat("%016x%016x", random.Next(), random.Next());
   WriteSet writes;
   writes.ExpectAbsent(Family::kMeta, std::string(kStoreIdKey));
-  writes.Put(Family::kMeta, std::string(kStoreIdKey), EncodeBytes(kStoreIdKey, id));
-  RETURN_IF_ERROR(store.Commit(std::move(writes)));
-  return id;
+  return WriteStoreId(store, std::move(writes), random);
+}
+
+absl::StatusOr<std::string> RenewStoreId(Store& store, Random& random) {
+  return WriteStoreId(store, WriteSet(), random);
 }
 
 absl::StatusOr<uint64_t> NextJobNumber(Store& store) { return Increment(store, kNextJobKey); }

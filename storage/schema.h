@@ -29,6 +29,9 @@ absl::StatusOr<uint64_t> StartEpoch(Store& store);
 // numbers again, must give it a new one.
 absl::StatusOr<std::string> StoreId(Store& store, Random& random);
 
+// Gives the store another id, synced, and returns it: it is no longer the one it was copied from.
+absl::StatusOr<std::string> RenewStoreId(Store& store, Random& random);
+
 // A job number that was never handed out before. Thread-safe.
 absl::StatusOr<uint64_t> NextJobNumber(Store& store);
 

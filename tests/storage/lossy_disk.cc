@@ -76,11 +76,11 @@ class LossyFile final : public rocksdb::FSWritableFileOwnerWrapper {
 
 class LossyFolder final : public rocksdb::FSDirectoryWrapper {
  public:
-  LossyFolder(std::unique_ptr<rocksdb::FSDirectory> folder, LossyDisk& disk)
-      : FSDirectoryWrapper(std::move(folder)), disk_(disk) {}
+  LossyFolder(std::unique_ptr<rocksdb::FSDirectory> folder, std::string path, LossyDisk& disk)
+      : FSDirectoryWrapper(std::move(folder)), path_(std::move(path)), disk_(disk) {}
 
   IOStatus Fsync(const IOOptions& /*options*/, IODebugContext* /*context*/) override {
-    disk_.OnFolderSync();
+    disk_.OnFolderSync(path_);
     return IOStatus::OK();
   }
   IOStatus FsyncWithDirOptions(const IOOptions& options, IODebugContext* context,
@@ -89,6 +89,7 @@ class LossyFolder final : public rocksdb::FSDirectoryWrapper {
   }
 
  private:
+  const std::string path_;
   LossyDisk& disk_;
 };
 
@@ -130,7 +131,7 @@ class LossyFileSystem final : public rocksdb::FileSystemWrapper {
                         IODebugContext* context) override {
     std::unique_ptr<rocksdb::FSDirectory> folder;
     IOStatus status = FileSystemWrapper::NewDirectory(path, options, &folder, context);
-    if (status.ok()) *result = std::make_unique<LossyFolder>(std::move(folder), disk_);
+    if (status.ok()) *result = std::make_unique<LossyFolder>(std::move(folder), path, disk_);
     return status;
   }
   IOStatus DeleteFile(const std::string& path, const IOOptions& options,
@@ -168,6 +169,9 @@ class LossyFileSystem final : public rocksdb::FileSystemWrapper {
   LossyDisk& disk_;
 };
 
+// Of a path within the folder; empty for the folder itself.
+std::string FolderOf(const std::string& name) { return fs::path(name).parent_path().string(); }
+
 std::string ReadWhole(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -176,12 +180,16 @@ std::string ReadWhole(const fs::path& path) {
 }  // namespace
 
 LossyDisk::LossyDisk(std::string folder, const LossyDiskOptions& options)
-    : folder_(std::move(folder)), options_(options), random_(options.seed) {
+    : folder_(fs::path(folder).lexically_normal().string()),
+      options_(options),
+      random_(options.seed),
+      cut_at_(options.cut_at) {
   {
     MutexLock lock(&mutex_);
-    for (const auto& entry : fs::directory_iterator(folder_)) {
-      const std::string name = entry.path().filename().string();
-      if (!IsLookedAfter(name)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(folder_)) {
+      if (!entry.is_regular_file()) continue;
+      const std::string name = NameOf(entry.path().string());
+      if (name.empty()) continue;
       auto file = std::make_shared<Content>();
       file->bytes = ReadWhole(entry.path());
       file->synced = file->bytes.size();
@@ -201,20 +209,24 @@ int64_t LossyDisk::operations() const {
 
 std::string LossyDisk::NameOf(const std::string& path) const {
   const fs::path whole = fs::path(path).lexically_normal();
-  NIGHTSHIFT_CHECK(whole.parent_path() == fs::path(folder_).lexically_normal(),
-                   "a file outside the folder");
-  const std::string name = whole.filename().string();
-  return IsLookedAfter(name) ? name : "";
+  const std::string name = whole.lexically_relative(folder_).string();
+  NIGHTSHIFT_CHECK(!name.empty() && !absl::StartsWith(name, ".."), "a file outside the folder");
+  return IsLookedAfter(whole.filename().string()) ? name : "";
 }
 
 bool LossyDisk::Counts() {
-  if (!off_ && ++operations_ >= options_.cut_at) CutLocked();
+  if (!off_ && ++operations_ >= cut_at_) CutLocked();
   return !off_;
 }
 
-void LossyDisk::Apply(const Change& change, Entries& entries) const {
-  if (!change.removed.empty()) entries.erase(change.removed);
-  if (!change.added.empty()) entries[change.added] = change.file;
+void LossyDisk::Apply(const Change& change, Entries& entries) {
+  for (const std::string& name : change.removed) entries.erase(name);
+  for (const auto& [name, file] : change.added) entries[name] = file;
+}
+
+void LossyDisk::Make(Change change) {
+  Apply(change, entries_);
+  changes_.push_back(std::move(change));
 }
 
 void LossyDisk::OnCreate(const std::string& path, File* file) {
@@ -222,9 +234,7 @@ void LossyDisk::OnCreate(const std::string& path, File* file) {
   if (name.empty()) return;
   *file = std::make_shared<Content>();
   MutexLock lock(&mutex_);
-  if (!Counts()) return;
-  changes_.push_back({"", name, *file});
-  Apply(changes_.back(), entries_);
+  if (Counts()) Make({{}, {{name, *file}}, {FolderOf(name)}});
 }
 
 void LossyDisk::OnReopen(const std::string& path, File* file) {
@@ -264,26 +274,41 @@ void LossyDisk::OnRename(const std::string& from, const std::string& to) {
   if (old_name.empty() || name.empty()) return;
   MutexLock lock(&mutex_);
   if (!Counts()) return;
-  const auto entry = entries_.find(old_name);
-  NIGHTSHIFT_CHECK(entry != entries_.end(), "a file that was never made is renamed");
-  changes_.push_back({old_name, name, entry->second});
-  Apply(changes_.back(), entries_);
+  Change change;
+  change.folders = {FolderOf(old_name), FolderOf(name)};
+  for (const auto& [known, file] : entries_) {
+    if (known != old_name && !absl::StartsWith(known, old_name + "/")) continue;
+    change.removed.push_back(known);
+    change.added.emplace_back(name + known.substr(old_name.size()), file);
+  }
+  NIGHTSHIFT_CHECK(!change.added.empty(), "a file that was never made is renamed");
+  Make(std::move(change));
 }
 
 void LossyDisk::OnDelete(const std::string& path) {
   const std::string name = NameOf(path);
   if (name.empty()) return;
   MutexLock lock(&mutex_);
-  if (!Counts()) return;
-  changes_.push_back({name, "", nullptr});
-  Apply(changes_.back(), entries_);
+  if (Counts()) Make({{name}, {}, {FolderOf(name)}});
 }
 
-void LossyDisk::OnFolderSync() {
+void LossyDisk::OnFolderSync(const std::string& path) {
+  const std::string relative =
+      fs::path(path).lexically_normal().lexically_relative(folder_).string();
+  const std::string folder = relative == "." ? "" : relative;
   MutexLock lock(&mutex_);
   if (!Counts() || options_.folder_syncs_lie) return;
-  on_disk_ = entries_;
-  changes_.clear();
+  std::erase_if(changes_, [&](const Change& change) {
+    const bool synced =
+        std::find(change.folders.begin(), change.folders.end(), folder) != change.folders.end();
+    if (synced) Apply(change, on_disk_);
+    return synced;
+  });
+}
+
+void LossyDisk::CutIn(int64_t n) {
+  MutexLock lock(&mutex_);
+  cut_at_ = operations_ + n;
 }
 
 void LossyDisk::Cut() {
@@ -312,6 +337,7 @@ void LossyDisk::Restore() {
     if (IsLookedAfter(entry.path().filename().string())) fs::remove_all(entry.path());
   }
   for (const auto& [name, bytes] : survivors_) {
+    fs::create_directories((fs::path(folder_) / name).parent_path());
     std::ofstream(fs::path(folder_) / name, std::ios::binary) << bytes;
   }
 }

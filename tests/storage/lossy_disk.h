@@ -2,11 +2,11 @@
 //
 // What is written can be read back at once, as from a page cache, and is on the disk only after a
 // Sync or Fsync of the file; that a file was made, renamed or removed is on the disk only after a
-// sync of its folder. When the power goes, each file keeps what was synced and some part of what
-// was appended since (often none), and the folder some part of the changes since it was synced, in
-// their order. The program notices nothing: the disk goes on working for it, in a world of its own,
-// until Restore() puts the folder back to what survived. So nothing here depends on how RocksDB
-// takes errors.
+// sync of its folder. (A new folder itself is on the disk at once.) When the power goes, each file
+// keeps what was synced and some part of what was appended since (often none), and the folder some
+// part of the changes since it was synced, in their order. The program notices nothing: the disk
+// goes on working for it, in a world of its own, until Restore() puts the folder back to what
+// survived. So nothing here depends on how RocksDB takes errors.
 //
 // Torn ends are prefixes. That blocks of one unsynced append survive out of order is not modelled:
 // to a log's reader a wrong checksum is the end just as a short record is.
@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -36,7 +37,7 @@ struct LossyDiskOptions {
   bool folder_syncs_lie = false;
 };
 
-// One life of one folder between two power cuts. Thread-safe.
+// One life of one folder, with those in it, between two power cuts. Thread-safe.
 class LossyDisk {
  public:
   // What is in `folder` now is on the disk. The folder must be there.
@@ -48,6 +49,8 @@ class LossyDisk {
   // Whether the power has gone: what the program was told since then does not count.
   bool off() const { return off_; }
   void Cut();
+  // The power goes with the n-th operation from now, instead of the options' moment.
+  void CutIn(int64_t n);
   int64_t operations() const;
 
   // Cuts the power, unless that has been done, and puts the folder back to what survived. Nobody
@@ -68,21 +71,24 @@ class LossyDisk {
   void OnSync(Content& file);
   void OnRename(const std::string& from, const std::string& to);
   void OnDelete(const std::string& path);
-  void OnFolderSync();
+  void OnFolderSync(const std::string& path);
 
  private:
-  using Entries = std::map<std::string, File>;  // by name in the folder
+  using Entries = std::map<std::string, File>;  // by path in the folder
+  // Happens as a whole: a folder that is renamed takes its files along.
   struct Change {
-    std::string removed;  // a name, or empty
-    std::string added;    // likewise
-    File file;            // of `added`
+    std::vector<std::string> removed;
+    std::vector<std::pair<std::string, File>> added;
+    std::vector<std::string> folders;  // whose entries it changes; syncing one makes it last
   };
 
   // False when the operation no longer matters, or the path is not one that is looked after.
   bool Counts() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CutLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The path within the folder; empty for a file that is not looked after.
   std::string NameOf(const std::string& path) const;
-  void Apply(const Change& change, Entries& entries) const;
+  static void Apply(const Change& change, Entries& entries);
+  void Make(Change change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string folder_;
   const LossyDiskOptions options_;
@@ -90,9 +96,10 @@ class LossyDisk {
 
   mutable Mutex mutex_;
   Random random_ ABSL_GUARDED_BY(mutex_);
+  int64_t cut_at_ ABSL_GUARDED_BY(mutex_);
   int64_t operations_ ABSL_GUARDED_BY(mutex_) = 0;
   Entries entries_ ABSL_GUARDED_BY(mutex_);              // as the program sees them
-  Entries on_disk_ ABSL_GUARDED_BY(mutex_);              // as of the folder's last sync
+  Entries on_disk_ ABSL_GUARDED_BY(mutex_);              // as of the folders' last syncs
   std::vector<Change> changes_ ABSL_GUARDED_BY(mutex_);  // since then
   std::map<std::string, std::string> survivors_ ABSL_GUARDED_BY(mutex_);  // once off
 

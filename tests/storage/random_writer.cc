@@ -77,6 +77,7 @@ std::string RandomWriter::Check(const Store& store) {
 absl::StatusOr<int> RandomWriter::CommitsMissing(const Store& store) const {
   ASSIGN_OR_RETURN(const State found, Read(store));
   if (found == acknowledged_) return 0;
+  if (std::find(unknown_.begin(), unknown_.end(), found) != unknown_.end()) return -1;
   const auto at = std::find(history_.rbegin(), history_.rend(), found);
   if (at != history_.rend()) return static_cast<int>(at - history_.rbegin()) + 1;
   return absl::OutOfRangeError("rows that were never there together");

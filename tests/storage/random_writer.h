@@ -3,6 +3,7 @@
 #ifndef NIGHTSHIFT_TESTS_STORAGE_RANDOM_WRITER_H_
 #define NIGHTSHIFT_TESTS_STORAGE_RANDOM_WRITER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -37,11 +38,13 @@ class RandomWriter {
   // commit more that nobody knows the end of. From then on they are what was acknowledged.
   std::string Check(const Store& store);
 
-  // For one who remembers every state: how many acknowledged commits the rows lack at the end;
-  // OutOfRange when they are not those of any moment, or the error that reading them met.
+  // For one who remembers every state: how many acknowledged commits the rows lack at the end, or
+  // -1 when they also have the one that nobody knows the end of; OutOfRange when they are not those
+  // of any moment, or the error that reading them met.
   absl::StatusOr<int> CommitsMissing(const Store& store) const;
   void RememberAll() { remember_all_ = true; }
 
+  // From any thread.
   int64_t commits() const { return commits_; }
 
  private:
@@ -59,7 +62,7 @@ class RandomWriter {
   Random random_;
   bool remember_all_ = false;
   uint64_t last_id_ = 0;
-  int64_t commits_ = 0;
+  std::atomic<int64_t> commits_ = 0;
   State acknowledged_;
   std::vector<State> unknown_;  // at most one: with the commit whose end nobody knows
   std::vector<State> history_;  // before acknowledged_

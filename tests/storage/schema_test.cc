@@ -149,6 +149,10 @@ TEST(SchemaTest, AStoreKeepsItsIdAndOthersHaveAnother) {
   EXPECT_EQ(id.size(), 32u);
   EXPECT_EQ(*StoreId(*store, random), id);
   EXPECT_NE(*StoreId(*other, random), id);
+  const std::string renewed = *RenewStoreId(*store, random);
+  EXPECT_EQ(renewed.size(), 32u);
+  EXPECT_NE(renewed, id);
+  EXPECT_EQ(*StoreId(*store, random), renewed);
   ASSERT_TRUE(Put(*store, Family::kMeta, "store_id", "not a record").ok());
   EXPECT_EQ(StoreId(*store, random).status().code(), absl::StatusCode::kDataLoss);
 }
