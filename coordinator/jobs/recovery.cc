@@ -19,20 +19,6 @@ namespace {
 
 constexpr size_t kReadaheadBytes = size_t{1} << 20;
 
-// Calls `take` with every job row's number and record.
-template <typename Take>
-absl::Status ForEachJob(const Store& store, Take take) {
-  const std::unique_ptr<StoreIterator> rows = store.Scan(Family::kJobs, "", "");
-  for (; rows->Valid(); rows->Next()) {
-    const std::optional<uint64_t> job = ParseJobKey(rows->key());
-    if (!job.has_value()) return absl::DataLossError("a job row has a key of another length");
-    v1::JobRecord record;
-    RETURN_IF_ERROR(DecodeRecord(rows->key(), rows->value(), &record));
-    RETURN_IF_ERROR(take(*job, std::move(record)));
-  }
-  return rows->status();
-}
-
 absl::Status LoadAttempts(const Store& store, LoadedJob& job) {
   const std::unique_ptr<StoreIterator> rows =
       store.Scan(Family::kAttempts, JobKey(job.number), JobKey(job.number + 1),
@@ -52,9 +38,22 @@ absl::Status LoadAttempts(const Store& store, LoadedJob& job) {
 
 }  // namespace
 
+absl::Status ForEachJob(const Store& store,
+                        const std::function<absl::Status(JobNumber, v1::JobRecord)>& take) {
+  const std::unique_ptr<StoreIterator> rows = store.Scan(Family::kJobs, "", "");
+  for (; rows->Valid(); rows->Next()) {
+    const std::optional<uint64_t> job = ParseJobKey(rows->key());
+    if (!job.has_value()) return absl::DataLossError("a job row has a key of another length");
+    v1::JobRecord record;
+    RETURN_IF_ERROR(DecodeRecord(rows->key(), rows->value(), &record));
+    RETURN_IF_ERROR(take(*job, std::move(record)));
+  }
+  return rows->status();
+}
+
 absl::Status DropUnsealedJobs(Store& store) {
   std::vector<JobNumber> unsealed;
-  RETURN_IF_ERROR(ForEachJob(store, [&](JobNumber job, const v1::JobRecord& record) {
+  RETURN_IF_ERROR(ForEachJob(store, [&](JobNumber job, v1::JobRecord record) {
     if (record.state() == v1::JOB_STATE_VALIDATING) unsealed.push_back(job);
     return absl::OkStatus();
   }));

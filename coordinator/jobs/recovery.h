@@ -2,17 +2,26 @@
 #ifndef NIGHTSHIFT_COORDINATOR_JOBS_RECOVERY_H_
 #define NIGHTSHIFT_COORDINATOR_JOBS_RECOVERY_H_
 
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/core/dispatcher.h"
+#include "coordinator/core/ids.h"
+#include "nightshift/v1/record.pb.h"
 #include "storage/store.h"
 
 namespace nightshift {
 
 // Removes the rows of submissions that were never sealed.
 absl::Status DropUnsealedJobs(Store& store);
+
+// Calls `take` with the number and the record of each job, sealed or not, in order of number; stops
+// at its first error. DataLoss when a job's row is damaged.
+absl::Status ForEachJob(const Store& store,
+                        const std::function<absl::Status(JobNumber, v1::JobRecord)>& take);
 
 // All jobs. Cost: jobs + chunks + deltas + unfinished failures; it does not read requests or
 // outcomes. DataLoss when a row is damaged.
