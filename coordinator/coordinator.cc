@@ -18,9 +18,12 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "coordinator/backup_folder.h"
+#include "coordinator/backup_maker.h"
 #include "coordinator/commit/committer.h"
 #include "coordinator/core/dispatcher.h"
 #include "coordinator/core/job_state.h"
+#include "coordinator/data_dir.h"
 #include "coordinator/grant_loop.h"
 #include "coordinator/jobs/recovery.h"
 #include "coordinator/maintenance/disk_watcher.h"
@@ -72,10 +75,11 @@ class CoordinatorImpl final : public Coordinator {
   }
 
  private:
-  // Where the room is needed: it may be a volume of its own within the data folder.
-  std::string StoreDir() const { return absl::StrCat(options_.data_dir, "/store"); }
+  // Also where the room is needed.
+  std::string StoreDir() const { return StoreDirOf(options_.data_dir); }
 
   absl::Status OpenStore() {
+    RETURN_IF_ERROR(CheckNoUnfinishedRestore(options_.data_dir));
     RocksDbStoreOptions store_options;
     store_options.path = StoreDir();
     ASSIGN_OR_RETURN(store_, OpenRocksDbStore(store_options));
@@ -86,7 +90,7 @@ class CoordinatorImpl final : public Coordinator {
       RETURN_IF_ERROR(CheckVolume(StoreDir(), space->total_bytes));
     }
     // Ours now that the store is: what an earlier run left there is of no use.
-    temporary_dir_ = absl::StrCat(options_.data_dir, "/tmp");
+    temporary_dir_ = TemporaryDirOf(options_.data_dir);
     std::error_code error;
     std::filesystem::remove_all(temporary_dir_, error);
     std::filesystem::create_directories(temporary_dir_, error);
@@ -106,6 +110,7 @@ class CoordinatorImpl final : public Coordinator {
     ASSIGN_OR_RETURN(dispatcher_options.epoch, StartEpoch(*store_));
     ASSIGN_OR_RETURN(dispatcher_options.store_id, StoreId(*store_, random));
     ASSIGN_OR_RETURN(std::vector<LoadedJob> jobs, LoadJobs(*store_));
+    store_id_ = dispatcher_options.store_id;
     jobs_loaded_ = static_cast<int>(jobs.size());
     for (const LoadedJob& job : jobs) {
       if (!JobStateInfo(job.record.state()).terminal) ++jobs_resumed_;
@@ -128,8 +133,19 @@ class CoordinatorImpl final : public Coordinator {
         [this](absl::Status status) { OnBroken(std::move(status)); });
     grant_loop_ =
         std::make_unique<GrantLoop>(*store_, *dispatcher_, *committer_, *streams_, clock_);
-    jobs_ = JobService::Create(
-        {store_.get(), dispatcher_.get(), committer_.get(), &token_, &clock_, temporary_dir_});
+    backups_ = std::make_unique<BackupMaker>(
+        *store_, *dispatcher_, store_id_, options_.data_dir,
+        options_.backup_dir.empty() ? DefaultBackupFolder(options_.data_dir) : options_.backup_dir);
+    JobServiceParts parts{store_.get(), dispatcher_.get(), committer_.get(),
+                          &token_,      &clock_,           temporary_dir_};
+    parts.create_backup = [this](const v1::CreateBackupRequest& request,
+                                 std::function<absl::Status()> go_on) {
+      return backups_->Create(request, std::move(go_on));
+    };
+    parts.list_backups = [this](const v1::ListBackupsRequest& request) {
+      return backups_->List(request);
+    };
+    jobs_ = JobService::Create(std::move(parts));
     workers_ = NewWorkerService(
         {streams_.get(), committer_.get(), &token_, &clock_, [this] { grant_loop_->Wake(); }});
     parts_made_.store(true, std::memory_order_release);
@@ -211,6 +227,7 @@ class CoordinatorImpl final : public Coordinator {
     maintenance_.reset();
     workers_.reset();
     jobs_.reset();
+    backups_.reset();
     grant_loop_.reset();
     committer_.reset();
     streams_.reset();
@@ -222,6 +239,7 @@ class CoordinatorImpl final : public Coordinator {
   Clock& clock_;
   const TokenCheck token_;
   std::string temporary_dir_;
+  std::string store_id_;
   std::string address_;
   int jobs_loaded_ = 0;
   int jobs_resumed_ = 0;
@@ -230,11 +248,12 @@ class CoordinatorImpl final : public Coordinator {
   std::atomic<bool> broken_{false};
   std::once_flag shutdown_;
 
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<DiskStore> store_;
   std::unique_ptr<Dispatcher> dispatcher_;
   std::unique_ptr<WorkerStreams> streams_;
   std::unique_ptr<Committer> committer_;
   std::unique_ptr<GrantLoop> grant_loop_;
+  std::unique_ptr<BackupMaker> backups_;
   std::unique_ptr<JobService> jobs_;
   std::unique_ptr<grpc::Service> workers_;
   std::unique_ptr<grpc::Server> server_;

@@ -20,6 +20,9 @@ namespace nightshift {
 
 struct CoordinatorOptions {
   std::string data_dir;
+  // Where backups go unless a client on this machine names another folder; empty: beside the data
+  // folder (DefaultBackupFolder).
+  std::string backup_dir;
   // "HOST:PORT", port 0 picks one; empty: in-process channels only.
   std::string grpc_address;
   // Clients and workers must present it as "authorization: Bearer TOKEN"; empty asks for none.
@@ -33,9 +36,9 @@ struct CoordinatorOptions {
 
 class Coordinator {
  public:
-  // FailedPrecondition: the folder is in use, of a newer version, or on a volume that is too small
-  // (kVolumeBytesMin). AlreadyExists: the address is taken; InvalidArgument: it cannot be listened
-  // on for another reason. The text is one line for a person.
+  // FailedPrecondition: the folder is in use, of a newer version, half restored, or on a volume
+  // that is too small (kVolumeBytesMin). AlreadyExists: the address is taken; InvalidArgument: it
+  // cannot be listened on for another reason. The text is one line for a person.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(CoordinatorOptions options);
   // Shuts down if that has not been done.
   virtual ~Coordinator() = default;

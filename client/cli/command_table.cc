@@ -64,6 +64,21 @@ nightshift retry job_3f2a --class timeout --class server_error)"},
       {"audit", kAudit, "[JOB]", "prove that every request is in exactly one place",
        "Recounts the job (or all jobs) from the stored rows. Ends with 0 or 1.",
        "nightshift audit"},
+      {"backup", kBackup, "create|list|restore [BACKUP]",
+       "copies of all jobs and answers, made while they are in use",
+       R"(create   copies the store of a coordinator that runs, or of --data-dir, into
+         --backup-dir; what earlier backups there have is not copied again. It
+         is read back before it counts. Seen from another machine, the folder is
+         the coordinator's own to choose (its --backup-dir).
+list     what is there; those that are not damaged can be restored.
+restore  makes --data-dir, which must be absent or empty, what it was when
+         BACKUP (a number; default: the newest) was made. Then start the
+         coordinator, or the same `nightshift run`, as ever. What was answered
+         after the backup is called again; answers that workers still hold for
+         the lost store are never delivered to this one.)",
+       R"(nightshift backup create --keep 7
+nightshift backup list
+nightshift backup restore --data-dir /var/lib/nightshift)"},
       {"sim-server", kSimServer, "", "a simulated inference server, to try things out",
        "Prints `listening on http://HOST:PORT` once ready. No model is called.",
        "nightshift sim-server --listen 127.0.0.1:8000 --profile gpu"},

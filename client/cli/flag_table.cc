@@ -96,6 +96,10 @@ std::vector<FlagSpec>& Table() {
       {"class", 0, kList, "CLASS", "", "only failures of this error class; may be repeated",
        kErrors | kRetry, kNoMinimum},
       {"yes", 'y', kSwitch, "", "", "do not ask", kCancel | kDelete, kNoMinimum},
+      {"backup-dir", 0, kText, "DIR", "", "where backups are (default: --data-dir + -backups)",
+       kBackup | kCoordinator, kNoMinimum},
+      {"keep", 0, kInt, "N", "",
+       "create: then remove all but the newest N backups (default: keep all)", kBackup, 1},
       // Servers.
       {"grpc", 0, kText, "ADDR", "127.0.0.1:7440", "listen here for workers and clients",
        kCoordinator, kNoMinimum},

@@ -5,9 +5,11 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/cli/suggest.h"
 
@@ -96,23 +98,30 @@ Failure UnknownFlag(const CommandSpec* command, const std::string& word) {
 
 bool CheckPositionals(const CommandSpec& command, const std::vector<std::string>& found,
                       Failure* failure) {
-  const std::string wanted = command.positionals;
-  const size_t most = wanted.empty() ? 0 : 1;
-  if (found.size() > most) {
+  // "INPUT", "[JOB]", "create|list|restore [BACKUP]": words in capitals stand for anything, the
+  // others for themselves, and those in brackets may be missing.
+  const std::vector<std::string> all = absl::StrSplit(command.positionals, ' ', absl::SkipEmpty());
+  if (found.size() > all.size()) {
+    const size_t most = all.size();
     *failure = UsageFailure(absl::StrCat("\"", found[most], "\" is one word too many"),
                             absl::StrCat("usage: ", Usage(command)));
     return false;
   }
-  if (found.empty() && !wanted.empty() && wanted[0] != '[') {
-    *failure = UsageFailure(absl::StrCat("nightshift ", command.name, " needs ", wanted),
-                            absl::StrCat("usage: ", Usage(command), "; nightshift help ",
-                                         command.name, " has examples"));
-    return false;
-  }
-  if (command.name == std::string("config") && found[0] != "show") {
-    *failure = UsageFailure(absl::StrCat("unknown word \"", found[0], "\""),
-                            "usage: nightshift config show");
-    return false;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i][0] == '[') continue;
+    if (i >= found.size()) {
+      *failure = UsageFailure(absl::StrCat("nightshift ", command.name, " needs ", all[i]),
+                              absl::StrCat("usage: ", Usage(command), "; nightshift help ",
+                                           command.name, " has examples"));
+      return false;
+    }
+    const std::vector<std::string> words = absl::StrSplit(all[i], '|');
+    if (absl::ascii_islower(static_cast<unsigned char>(all[i][0])) &&
+        std::find(words.begin(), words.end(), found[i]) == words.end()) {
+      *failure = UsageFailure(absl::StrCat("unknown word \"", found[i], "\""),
+                              absl::StrCat("usage: ", Usage(command)));
+      return false;
+    }
   }
   return true;
 }

@@ -148,6 +148,10 @@ bool HasStore(const std::string& data_dir) {
   return stat(absl::StrCat(data_dir, "/store/CURRENT").c_str(), &info) == 0;
 }
 
+bool Connection::FolderChosen(const Settings& settings) {
+  return settings.all().at("data-dir").source > settings.all().at("coordinator").source;
+}
+
 std::unique_ptr<Connection> Connection::Open(const Settings& settings, Kind kind,
                                              Failure* failure) {
   const absl::StatusOr<std::string> token = ReadToken(settings);
@@ -158,10 +162,7 @@ std::unique_ptr<Connection> Connection::Open(const Settings& settings, Kind kind
   const std::string address = settings.Text("coordinator");
   const std::string data_dir = settings.Text("data-dir");
   const bool address_chosen = settings.Chosen("coordinator");
-  // Whichever was said more directly: a flag counts more than a variable, that more than a file.
-  const bool folder_chosen =
-      settings.all().at("data-dir").source > settings.all().at("coordinator").source;
-  if (kind == Kind::kAny && folder_chosen) {
+  if (kind == Kind::kAny && FolderChosen(settings)) {
     if (!HasStore(data_dir)) {
       *failure = UsageFailure(absl::StrCat(data_dir, " holds no jobs"),
                               "--data-dir names the folder that `nightshift run` used");
@@ -171,7 +172,8 @@ std::unique_ptr<Connection> Connection::Open(const Settings& settings, Kind kind
   }
   std::shared_ptr<grpc::Channel> channel = NewCoordinatorChannel(address);
   const bool can_look_elsewhere = kind == Kind::kAny && !address_chosen && HasStore(data_dir);
-  if (CanConnect(*channel, kConnectTimeout, /*patient=*/!can_look_elsewhere)) {
+  if (CanConnect(*channel, kConnectTimeout,
+                 /*patient=*/kind != Kind::kPresent && !can_look_elsewhere)) {
     return std::make_unique<NetworkConnection>(
         std::move(channel), *token, address,
         settings.all().at("coordinator").source == Source::kFlag

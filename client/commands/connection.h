@@ -30,8 +30,12 @@ class Connection {
  public:
   enum class Kind {
     kNetwork,  // only a coordinator that runs
+    kPresent,  // only one that answers at once
     kAny,      // also a data folder: --data-dir, or ./nightshift-data when no coordinator answers
   };
+  // Whether the data folder was named more directly than the coordinator: a flag counts more than a
+  // variable, that more than a file.
+  static bool FolderChosen(const Settings& settings);
   // Null with the failure. Takes at most kConnectTimeout or so when nobody answers.
   static std::unique_ptr<Connection> Open(const Settings& settings, Kind kind, Failure* failure);
   virtual ~Connection() = default;

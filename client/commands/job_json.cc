@@ -106,4 +106,20 @@ Json AuditJson(const v1::AuditReply& audit) {
   return out;
 }
 
+Json BackupJson(const v1::BackupInfo& backup, const std::string& folder) {
+  Json out;
+  out["id"] = backup.number();
+  out["state"] = backup.damaged() ? "damaged" : "whole";
+  out["folder"] = folder;
+  out["created_at"] = Seconds(backup.created_at_ms());
+  const auto known = [&backup](auto value) { return backup.damaged() ? Json() : Json(value); };
+  out["bytes"] = known(backup.bytes());
+  out["files"] = known(backup.files());
+  out["jobs"] = known(backup.jobs());
+  out["unfinished_jobs"] = known(backup.unfinished_jobs());
+  out["store"] = TextOrNull(backup.store());
+  out["schema_version"] = known(backup.schema_version());
+  return out;
+}
+
 }  // namespace nightshift

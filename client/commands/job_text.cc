@@ -204,4 +204,24 @@ std::string AuditText(const v1::AuditReply& audit) {
   return out;
 }
 
+std::string BackupTable(const v1::ListBackupsReply& backups, absl::Time now) {
+  if (backups.backups().empty()) return absl::StrCat("No backups in ", backups.folder(), ".\n");
+  TextTable table({{"BACKUP", Align::kRight},
+                   {"MADE"},
+                   {"SIZE", Align::kRight},
+                   {"JOBS", Align::kRight},
+                   {"UNFINISHED", Align::kRight},
+                   {"STORE", Align::kLeft, 8}});
+  for (const v1::BackupInfo& backup : backups.backups()) {
+    if (backup.damaged()) {
+      table.AddRow({absl::StrCat(backup.number()), "DAMAGED"});
+      continue;
+    }
+    table.AddRow({absl::StrCat(backup.number()), ClockText(FromMillis(backup.created_at_ms()), now),
+                  HumanSize(backup.bytes()), WithCommas(backup.jobs()),
+                  WithCommas(backup.unfinished_jobs()), backup.store()});
+  }
+  return table.Render(0, LocaleIsUtf8());
+}
+
 }  // namespace nightshift

@@ -21,6 +21,7 @@ std::string KnownErrorClasses();
 nlohmann::ordered_json JobJson(const v1::JobStatus& job);
 nlohmann::ordered_json WorkerJson(const v1::WorkerStatus& worker);
 nlohmann::ordered_json AuditJson(const v1::AuditReply& audit);
+nlohmann::ordered_json BackupJson(const v1::BackupInfo& backup, const std::string& folder);
 
 // One line, printable whatever is in it.
 std::string Dump(const nlohmann::ordered_json& document);
@@ -30,6 +31,7 @@ std::string JobText(const v1::JobStatus& job, absl::Time now);
 std::string JobTable(const std::vector<v1::JobStatus>& jobs, absl::Time now);
 std::string WorkerTable(const std::vector<v1::WorkerStatus>& workers);
 std::string AuditText(const v1::AuditReply& audit);
+std::string BackupTable(const v1::ListBackupsReply& backups, absl::Time now);
 
 // "$66.80", "$0.0012".
 std::string Dollars(double usd);

@@ -208,6 +208,7 @@ int CoordinatorCommand(CommandContext& context) {
   Console& console = context.console;
   CoordinatorOptions options;
   options.data_dir = settings.Text("data-dir");
+  options.backup_dir = settings.Text("backup-dir");
   options.grpc_address = settings.Text("grpc");
   options.lease_ttl = settings.Span("lease-ttl");
   Failure failure;

@@ -221,4 +221,13 @@ absl::StatusOr<v1::AuditReply> JobClient::Audit(const std::string& job) {
   return impl_->Call(&v1::JobService::Stub::Audit, request, absl::InfiniteDuration());
 }
 
+absl::StatusOr<v1::CreateBackupReply> JobClient::CreateBackup(
+    const v1::CreateBackupRequest& request) {
+  return impl_->Call(&v1::JobService::Stub::CreateBackup, request, absl::InfiniteDuration());
+}
+
+absl::StatusOr<v1::ListBackupsReply> JobClient::ListBackups(const v1::ListBackupsRequest& request) {
+  return impl_->Call(&v1::JobService::Stub::ListBackups, request, kQuickCallMax);
+}
+
 }  // namespace nightshift

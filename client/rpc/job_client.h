@@ -69,6 +69,8 @@ class JobClient {
   absl::StatusOr<std::vector<v1::WorkerStatus>> ListWorkers();
   // `job` empty: all.
   absl::StatusOr<v1::AuditReply> Audit(const std::string& job);
+  absl::StatusOr<v1::CreateBackupReply> CreateBackup(const v1::CreateBackupRequest& request);
+  absl::StatusOr<v1::ListBackupsReply> ListBackups(const v1::ListBackupsRequest& request);
 
  private:
   struct Impl;

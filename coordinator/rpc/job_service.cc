@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "coordinator/jobs/audit.h"
 #include "coordinator/jobs/reopen.h"
@@ -27,18 +29,31 @@ constexpr int kStreamThreads = 4;
 constexpr int kCommandThreads = 4;
 // An audit reads a whole job: one at a time, and in nobody's way.
 constexpr int kAuditThreads = 1;
+// Nor may a backup, which copies the store, keep an audit waiting.
+constexpr int kBackupThreads = 1;
 
 constexpr int kListDefault = 1000;
 constexpr int kListMax = 10'000;
 
 using Unary = grpc::ServerUnaryReactor;
 
+// Whether a peer, as gRPC names it, is a process of this machine: over a Unix socket, a pair of
+// connected ones, or loopback.
+bool IsOnThisMachine(absl::string_view peer) {
+  for (const absl::string_view local :
+       {"unix:", "fd:", "ipv4:127.", "ipv6:[::1]:", "ipv6:%5B::1%5D:"}) {
+    if (absl::StartsWith(peer, local)) return true;
+  }
+  return false;
+}
+
 class JobServiceImpl final : public JobService, public v1::JobService::CallbackService {
  public:
   explicit JobServiceImpl(JobServiceParts parts)
       : context_(std::move(parts), kStreamThreads),
         commands_(kCommandThreads),
-        audits_(kAuditThreads) {}
+        audits_(kAuditThreads),
+        backups_(kBackupThreads) {}
 
   ~JobServiceImpl() override { JobServiceImpl::Shutdown(); }
 
@@ -55,6 +70,7 @@ class JobServiceImpl final : public JobService, public v1::JobService::CallbackS
     context_.streams.Shutdown();
     commands_.Shutdown();
     audits_.Shutdown();
+    backups_.Shutdown();
   }
 
   // --- streams ---------------------------------------------------------------------------------
@@ -132,12 +148,49 @@ class JobServiceImpl final : public JobService, public v1::JobService::CallbackS
     });
   }
 
+  Unary* CreateBackup(grpc::CallbackServerContext* context, const v1::CreateBackupRequest* request,
+                      v1::CreateBackupReply* reply) override {
+    return AnswerOn(backups_, context, [this, context, request, reply]() -> absl::Status {
+      if (!context_.parts.create_backup) return NoBackups();
+      RETURN_IF_ERROR(CheckMayName(request->folder(), *context));
+      ASSIGN_OR_RETURN(*reply, context_.parts.create_backup(*request, [this, context] {
+        if (context_.stopping) return ShuttingDown();
+        return context->IsCancelled() ? absl::CancelledError("the client is gone")
+                                      : absl::OkStatus();
+      }));
+      return absl::OkStatus();
+    });
+  }
+
+  Unary* ListBackups(grpc::CallbackServerContext* context, const v1::ListBackupsRequest* request,
+                     v1::ListBackupsReply* reply) override {
+    return AnswerOn(commands_, context, [this, context, request, reply]() -> absl::Status {
+      if (!context_.parts.list_backups) return NoBackups();
+      RETURN_IF_ERROR(CheckMayName(request->folder(), *context));
+      ASSIGN_OR_RETURN(*reply, context_.parts.list_backups(*request));
+      return absl::OkStatus();
+    });
+  }
+
  private:
   Dispatcher& dispatcher() { return *context_.parts.dispatcher; }
 
   absl::Status Admit(const grpc::CallbackServerContext& context) const {
     RETURN_IF_ERROR(context_.parts.token->Check(context));
     return context_.stopping ? ShuttingDown() : absl::OkStatus();
+  }
+
+  static absl::Status NoBackups() {
+    return absl::UnimplementedError("this coordinator makes no backups");
+  }
+
+  // Where a coordinator writes is for those on its own machine to say.
+  static absl::Status CheckMayName(const std::string& folder,
+                                   const grpc::CallbackServerContext& context) {
+    if (folder.empty() || IsOnThisMachine(context.peer())) return absl::OkStatus();
+    return absl::PermissionDeniedError(
+        "only a client on the coordinator's own machine may say where backups are; leave "
+        "--backup-dir out, or start the coordinator with it");
   }
 
   template <typename Work>
@@ -245,6 +298,7 @@ class JobServiceImpl final : public JobService, public v1::JobService::CallbackS
   JobCallContext context_;
   TaskPool commands_;
   TaskPool audits_;
+  TaskPool backups_;
 };
 
 }  // namespace

@@ -5,13 +5,17 @@
 #ifndef NIGHTSHIFT_COORDINATOR_RPC_JOB_SERVICE_H_
 #define NIGHTSHIFT_COORDINATOR_RPC_JOB_SERVICE_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "coordinator/commit/committer.h"
 #include "coordinator/core/dispatcher.h"
 #include "coordinator/rpc/token_check.h"
+#include "nightshift/v1/jobs.pb.h"
 #include "storage/store.h"
 
 namespace grpc {
@@ -27,6 +31,13 @@ struct JobServiceParts {
   const TokenCheck* token;
   Clock* clock;
   std::string temporary_dir;  // of submissions
+  // Run on a thread of their own; unset: there are no backups (Unimplemented). `go_on` tells
+  // whether anybody still wants it.
+  std::function<absl::StatusOr<v1::CreateBackupReply>(const v1::CreateBackupRequest& request,
+                                                      std::function<absl::Status()> go_on)>
+      create_backup = {};
+  std::function<absl::StatusOr<v1::ListBackupsReply>(const v1::ListBackupsRequest& request)>
+      list_backups = {};
 };
 
 class JobService {
