@@ -62,8 +62,13 @@ nightshift retry job_3f2a --class timeout --class server_error)"},
       {"workers", kWorkers, "", "show the fleet: backends, limits, calls in flight, rates", "",
        "nightshift workers"},
       {"audit", kAudit, "[JOB]", "prove that every request is in exactly one place",
-       "Recounts the job (or all jobs) from the stored rows. Ends with 0 or 1.",
-       "nightshift audit"},
+       R"(Recounts the job (or all jobs) from the stored rows. Ends with 0 or 1.
+
+--repair first writes anew what only counts: which requests are finished, sums,
+attempts. Answers are never touched. A request that was marked as finished and
+has no answer runs again. No coordinator or run may have the folder open.)",
+       R"(nightshift audit
+nightshift audit --repair --data-dir /var/lib/nightshift)"},
       {"backup", kBackup, "create|list|restore [BACKUP]",
        "copies of all jobs and answers, made while they are in use",
        R"(create   copies the store of a coordinator that runs, or of --data-dir, into

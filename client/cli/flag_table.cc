@@ -96,6 +96,8 @@ std::vector<FlagSpec>& Table() {
       {"class", 0, kList, "CLASS", "", "only failures of this error class; may be repeated",
        kErrors | kRetry, kNoMinimum},
       {"yes", 'y', kSwitch, "", "", "do not ask", kCancel | kDelete, kNoMinimum},
+      {"repair", 0, kSwitch, "", "", "count anew first, where counters disagree", kAudit,
+       kNoMinimum},
       {"backup-dir", 0, kText, "DIR", "", "where backups are (default: --data-dir + -backups)",
        kBackup | kCoordinator, kNoMinimum},
       {"keep", 0, kInt, "N", "",

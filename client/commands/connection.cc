@@ -79,15 +79,8 @@ Failure Unreachable(const std::string& address) {
   return failure;
 }
 
-// Through the socket of a process that has the folder open, else by opening it.
-std::unique_ptr<Connection> OpenFolder(const std::string& data_dir, const std::string& flags,
-                                       Failure* failure) {
-  const std::string socket = SocketAddress(data_dir);
-  if (!socket.empty()) {
-    std::shared_ptr<grpc::Channel> channel = NewCoordinatorChannel(socket);
-    if (CanConnect(*channel, absl::Seconds(1), /*patient=*/false))
-      return std::make_unique<NetworkConnection>(std::move(channel), "", data_dir, flags);
-  }
+std::unique_ptr<Connection> OpenFolderAlone(const std::string& data_dir, const std::string& flags,
+                                            Failure* failure) {
   CoordinatorOptions options;
   options.data_dir = data_dir;
   options.reclaim_grace = absl::ZeroDuration();
@@ -97,6 +90,23 @@ std::unique_ptr<Connection> OpenFolder(const std::string& data_dir, const std::s
     return nullptr;
   }
   return std::make_unique<FolderConnection>(*std::move(coordinator), data_dir, flags);
+}
+
+// Through the socket of a process that has the folder open, else by opening it.
+std::unique_ptr<Connection> OpenFolder(const std::string& data_dir, const std::string& flags,
+                                       Failure* failure) {
+  const std::string socket = SocketAddress(data_dir);
+  if (!socket.empty()) {
+    std::shared_ptr<grpc::Channel> channel = NewCoordinatorChannel(socket);
+    if (CanConnect(*channel, absl::Seconds(1), /*patient=*/false))
+      return std::make_unique<NetworkConnection>(std::move(channel), "", data_dir, flags);
+  }
+  return OpenFolderAlone(data_dir, flags, failure);
+}
+
+Failure NoJobs(const std::string& data_dir) {
+  return UsageFailure(absl::StrCat(data_dir, " holds no jobs"),
+                      "--data-dir names the folder that `nightshift run` used");
 }
 
 }  // namespace
@@ -110,6 +120,10 @@ Failure StoreFailure(const absl::Status& status) {
     failure.hint =
         "--data-dir names another folder; a coordinator that has this one open answers "
         "to --coordinator HOST:PORT";
+  if (absl::IsDataLoss(status))
+    failure.hint =
+        "nightshift audit --repair counts anew what can be counted; nightshift backup restore puts "
+        "a backup back into an empty folder";
   return failure;
 }
 
@@ -162,10 +176,14 @@ std::unique_ptr<Connection> Connection::Open(const Settings& settings, Kind kind
   const std::string address = settings.Text("coordinator");
   const std::string data_dir = settings.Text("data-dir");
   const bool address_chosen = settings.Chosen("coordinator");
+  if (kind == Kind::kFolder) {
+    if (HasStore(data_dir)) return OpenFolderAlone(data_dir, FolderFlags(settings), failure);
+    *failure = NoJobs(data_dir);
+    return nullptr;
+  }
   if (kind == Kind::kAny && FolderChosen(settings)) {
     if (!HasStore(data_dir)) {
-      *failure = UsageFailure(absl::StrCat(data_dir, " holds no jobs"),
-                              "--data-dir names the folder that `nightshift run` used");
+      *failure = NoJobs(data_dir);
       return nullptr;
     }
     return OpenFolder(data_dir, absl::StrCat(" --data-dir ", ShellQuote(data_dir)), failure);

@@ -32,6 +32,7 @@ class Connection {
     kNetwork,  // only a coordinator that runs
     kPresent,  // only one that answers at once
     kAny,      // also a data folder: --data-dir, or ./nightshift-data when no coordinator answers
+    kFolder,   // only --data-dir, which nobody else may have open
   };
   // Whether the data folder was named more directly than the coordinator: a flag counts more than a
   // variable, that more than a file.

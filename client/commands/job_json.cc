@@ -90,7 +90,7 @@ Json WorkerJson(const v1::WorkerStatus& worker) {
   return out;
 }
 
-Json AuditJson(const v1::AuditReply& audit) {
+Json AuditJson(const v1::AuditReply& audit, const std::vector<v1::JobRepair>* repairs) {
   Json out;
   out["agrees"] = audit.agrees();
   out["jobs"] = Json::array();
@@ -102,6 +102,15 @@ Json AuditJson(const v1::AuditReply& audit) {
     for (const std::string& finding : job.findings()) one["findings"].push_back(finding);
     one["counts"] = CountsJson(job.counts());
     out["jobs"].push_back(std::move(one));
+  }
+  if (repairs == nullptr) return out;
+  out["repairs"] = Json::array();
+  for (const v1::JobRepair& repair : *repairs) {
+    Json one;
+    one["id"] = repair.id();
+    one["done"] = repair.done();
+    one["left"] = repair.left();
+    out["repairs"].push_back(std::move(one));
   }
   return out;
 }

@@ -204,6 +204,19 @@ std::string AuditText(const v1::AuditReply& audit) {
   return out;
 }
 
+std::string RepairText(const std::vector<v1::JobRepair>& repairs) {
+  std::string out;
+  for (const v1::JobRepair& repair : repairs) {
+    for (const std::string& done : repair.done()) {
+      absl::StrAppend(&out, repair.id(), "  repaired  ", done, "\n");
+    }
+    for (const std::string& left : repair.left()) {
+      absl::StrAppend(&out, repair.id(), "  NOT REPAIRED  ", left, "\n");
+    }
+  }
+  return out;
+}
+
 std::string BackupTable(const v1::ListBackupsReply& backups, absl::Time now) {
   if (backups.backups().empty()) return absl::StrCat("No backups in ", backups.folder(), ".\n");
   TextTable table({{"BACKUP", Align::kRight},

@@ -20,7 +20,9 @@ std::string KnownErrorClasses();
 // The object of `status --json`.
 nlohmann::ordered_json JobJson(const v1::JobStatus& job);
 nlohmann::ordered_json WorkerJson(const v1::WorkerStatus& worker);
-nlohmann::ordered_json AuditJson(const v1::AuditReply& audit);
+// `repairs` null: none was asked for.
+nlohmann::ordered_json AuditJson(const v1::AuditReply& audit,
+                                 const std::vector<v1::JobRepair>* repairs = nullptr);
 nlohmann::ordered_json BackupJson(const v1::BackupInfo& backup, const std::string& folder);
 
 // One line, printable whatever is in it.
@@ -31,6 +33,7 @@ std::string JobText(const v1::JobStatus& job, absl::Time now);
 std::string JobTable(const std::vector<v1::JobStatus>& jobs, absl::Time now);
 std::string WorkerTable(const std::vector<v1::WorkerStatus>& workers);
 std::string AuditText(const v1::AuditReply& audit);
+std::string RepairText(const std::vector<v1::JobRepair>& repairs);
 std::string BackupTable(const v1::ListBackupsReply& backups, absl::Time now);
 
 // "$66.80", "$0.0012".

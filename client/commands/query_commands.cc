@@ -1,15 +1,48 @@
 // The commands that ask and print: jobs, status, workers, audit.
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/commands/command.h"
 #include "client/commands/connection.h"
 #include "client/commands/job_text.h"
+#include "coordinator/repair_folder.h"
 
 namespace nightshift {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// False with the failure. What was repaired until then stays so; it can be run again.
+bool Repair(CommandContext& context, std::vector<v1::JobRepair>* repairs, Failure* failure) {
+  const Settings& settings = context.settings;
+  const std::string data_dir = settings.Text("data-dir");
+  if (settings.Chosen("coordinator") && !Connection::FolderChosen(settings)) {
+    *failure = UsageFailure("--repair works on a data folder that nobody has open",
+                            "stop the coordinator, then nightshift audit --repair --data-dir DIR");
+    return false;
+  }
+  if (!HasStore(data_dir)) {
+    *failure = UsageFailure(absl::StrCat(data_dir, " holds no jobs"),
+                            "--data-dir names the folder to repair");
+    return false;
+  }
+  absl::StatusOr<std::vector<v1::JobRepair>> done =
+      RepairDataDir(data_dir, std::string(context.argument()));
+  if (done.ok()) {
+    *repairs = *std::move(done);
+    return true;
+  }
+  const bool unknown = absl::IsNotFound(done.status()) || absl::IsInvalidArgument(done.status());
+  *failure = unknown ? FailureFrom(done.status()) : StoreFailure(done.status());
+  if (absl::IsNotFound(done.status())) failure->code = "unknown_job";
+  if (absl::IsFailedPrecondition(done.status()))
+    failure->hint = "--repair needs the folder for itself: stop whoever has it open";
+  return false;
+}
 
 }  // namespace
 
@@ -59,12 +92,22 @@ int WorkersCommand(CommandContext& context) {
 
 int AuditCommand(CommandContext& context) {
   Failure failure;
-  const auto connection = Connection::Open(context.settings, Connection::Kind::kAny, &failure);
-  if (connection == nullptr) return context.console.Fail(failure);
+  std::vector<v1::JobRepair> repairs;
+  const bool repair = context.settings.On("repair");
+  if (repair && !Repair(context, &repairs, &failure)) return context.console.Fail(failure);
+  const auto connection = Connection::Open(
+      context.settings, repair ? Connection::Kind::kFolder : Connection::Kind::kAny, &failure);
+  if (connection == nullptr) {
+    // What could not be repaired is most likely why.
+    if (!repairs.empty()) context.console.Say(RepairText(repairs));
+    return context.console.Fail(failure);
+  }
   const absl::StatusOr<v1::AuditReply> audit =
       connection->client().Audit(std::string(context.argument()));
   if (!audit.ok()) return context.console.Fail(CallFailure(audit.status(), *connection));
-  context.console.Out(context.console.json() ? Dump(AuditJson(*audit)) + "\n" : AuditText(*audit));
+  context.console.Out(context.console.json()
+                          ? Dump(AuditJson(*audit, repair ? &repairs : nullptr)) + "\n"
+                          : RepairText(repairs) + AuditText(*audit));
   return audit->agrees() ? 0 : static_cast<int>(ExitCode::kInternal);
 }
 

@@ -167,6 +167,30 @@ class Instant(ClusterCase):
         self.assertEqual(self.nightshift("audit", job)[0], 0)
 
 
+class Repair(CliCase):
+    def test_repair_says_what_it_did_and_needs_the_folder_for_itself(self):
+        self.write("in.txt", "one\ntwo\n")
+        self.assertEqual(self.nightshift("run", "in.txt", "--backend", "sim", "--data-dir", "d")[0], 0)
+        code, out, err = self.nightshift("audit", "--repair", "--json", "--data-dir", "d")
+        self.assertEqual(code, 0, err)
+        document = json.loads(out)
+        self.assertEqual((document["agrees"], document["repairs"]), (True, []))
+        job = document["jobs"][0]["id"]
+        code, out, err = self.nightshift("audit", job, "--repair", "--data-dir", "d")
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("Everything agrees", out)
+        for words, told in ((("job_zzzzzz",), "job_zzzzzz"), (("--coordinator", "127.0.0.1:1"), "nobody has open"),
+                            (("--data-dir", "nowhere"), "holds no jobs")):
+            code, out, err = self.nightshift("audit", "--repair", *((("--data-dir", "d") if len(words) == 1 else ())), *words)
+            self.assertEqual((code, out), (2, ""), err)
+            self.assertIn(told, err)
+        coordinator = self.start(Coordinator(self.path("d")))
+        code, out, err = self.nightshift("audit", "--repair", "--data-dir", "d")
+        self.assertEqual((code, out), (1, ""), err)
+        self.assertIn(f"(pid {coordinator.pid})", err)
+        self.assertIn("stop whoever has it open", err)
+
+
 class Slow(ClusterCase):
     sim_options = ("--latency", "400ms")
 

@@ -3,12 +3,18 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "client/rpc/channel.h"
+#include "coordinator/backup_folder.h"
+#include "coordinator/repair_folder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "storage/keys.h"
+#include "storage/rocksdb_store.h"
 #include "tests/coordinator/rpc/coordinator_fixture.h"
 #include "tests/coordinator/rpc/fake_worker.h"
 
@@ -89,6 +95,77 @@ TEST_F(CoordinatorTest, NobodyThereIsUnavailableAndNamed) {
   const absl::Status status = WaitForCoordinator(*channel, address, absl::Milliseconds(300));
   EXPECT_TRUE(absl::IsUnavailable(status));
   EXPECT_THAT(status.message(), HasSubstr(address));
+}
+
+TEST_F(CoordinatorTest, BackupGoesWhereAClientOfThisMachineSays) {
+  SubmitJob(3);
+  TempFolder outside;
+  v1::CreateBackupRequest request;
+  for (const std::string name : {"in-process", "network"}) {
+    const auto channel = name == "network" ? NewCoordinatorChannel(coordinator_->grpc_address())
+                                           : coordinator_->InProcessChannel();
+    JobClient client(channel, "");
+    request.set_folder(outside / name);
+    const auto made = client.CreateBackup(request);
+    ASSERT_TRUE(made.ok()) << name << ": " << made.status();
+    EXPECT_EQ(made->folder(), outside / name);
+    EXPECT_EQ(made->backup().number(), 1);
+    EXPECT_EQ(made->backup().jobs(), 1);
+    EXPECT_EQ(made->backup().unfinished_jobs(), 1);
+    v1::ListBackupsRequest list;
+    list.set_folder(outside / name);
+    const auto listed = client.ListBackups(list);
+    ASSERT_TRUE(listed.ok()) << listed.status();
+    ASSERT_EQ(listed->backups_size(), 1);
+    EXPECT_EQ(listed->backups(0).store(), made->backup().store());
+  }
+  request.set_folder(folder_ / "backups");
+  EXPECT_TRUE(absl::IsInvalidArgument(client_->CreateBackup(request).status()));
+}
+
+TEST_F(CoordinatorTest, RestoredFolderServesTheSameJobsUnderAnotherStoreId) {
+  const std::string job = SubmitJob(3);
+  TempFolder outside;
+  v1::CreateBackupRequest request;
+  request.set_folder(outside / "backups");
+  const auto made = client_->CreateBackup(request);
+  ASSERT_TRUE(made.ok()) << made.status();
+  const auto restored = RestoreDataDir(request.folder(), 0, outside / "data");
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  CoordinatorOptions options;
+  options.data_dir = outside / "data";
+  const auto copy = Coordinator::Start(options);
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  JobClient client((*copy)->InProcessChannel(), "");
+  EXPECT_TRUE(client.Audit("")->agrees());
+  EXPECT_EQ(client.GetJob(job)->counts().pending(), 3);
+  request.set_folder(outside / "again");
+  EXPECT_NE(client.CreateBackup(request)->backup().store(), made->backup().store());
+  EXPECT_TRUE(
+      absl::IsAlreadyExists(RestoreDataDir(outside / "again", 0, outside / "data").status()));
+}
+
+TEST_F(CoordinatorTest, DamagedCountersAreRepairedWhereItCannotStart) {
+  const std::string job = SubmitJob(3);
+  EXPECT_TRUE(absl::IsFailedPrecondition(RepairDataDir(folder_.path(), "").status()))
+      << "beside a coordinator that runs";
+  Stop();
+  {
+    RocksDbStoreOptions options;
+    options.path = folder_ / "store";
+    const auto store = OpenRocksDbStore(options);
+    ASSERT_TRUE(store.ok()) << store.status();
+    WriteSet writes;
+    writes.Put(Family::kProgress, ProgressKey(1, 0, 0), "no record of ours");
+    ASSERT_TRUE((*store)->Commit(std::move(writes)).ok());
+  }
+  EXPECT_TRUE(absl::IsDataLoss(Coordinator::Start(Options()).status()));
+  const auto repairs = RepairDataDir(folder_.path(), "");
+  ASSERT_TRUE(repairs.ok()) << repairs.status();
+  ASSERT_EQ(repairs->size(), 1u);
+  EXPECT_EQ(repairs->at(0).id(), job);
+  Start();
+  EXPECT_TRUE(client_->Audit("")->agrees());
 }
 
 TEST_F(CoordinatorTest, RestartKnowsItsJobs) {
