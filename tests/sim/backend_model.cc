@@ -159,7 +159,7 @@ void SimCalls::Finish(CallId id) {
   if (found == calls_.end()) return;
   Call call = std::move(found->second);
   calls_.erase(found);
-  events_.ended(call.body, call.outcome.has_answer && !call.aborted);
+  if (!call.aborted) events_.ended(call.body, call.outcome.has_answer);
   events_.finished(std::move(call.outcome));
 }
 
@@ -167,6 +167,8 @@ void SimCalls::Abort(CallId id) {
   const auto found = calls_.find(id);
   if (found == calls_.end() || found->second.aborted) return;
   found->second.aborted = true;
+  // For the server it is over; the worker may call for the same request again before it hears so.
+  events_.ended(found->second.body, /*answered=*/false);
   // The whole answer may be there already, in the buffers of the transport.
   if (random_.Chance(0.9)) {
     found->second.outcome = Blank(id);

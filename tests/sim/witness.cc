@@ -338,7 +338,7 @@ void Witness::OnLeaseSent(const v1::Lease& lease, MonotonicTime now, absl::Durat
 
 void Witness::OnResultSent(const std::string& session, const v1::AttemptResult& result) {
   const Request id{result.key().job(), result.key().index()};
-  sent_[{session, result.sequence()}] = {id, result.kind()};
+  sent_[{session, result.sequence()}] = {id, result.kind(), result.run()};
   if (!held_[session][id].leased) {
     Violation(absl::StrCat("session ", session, " sends a result of ", Name(id),
                            ", which is not leased to it"));
@@ -353,16 +353,19 @@ void Witness::OnAcknowledged(const std::string& session, const v1::Acknowledge& 
       return Violation(absl::StrCat("result ", sequence, " of session ", session,
                                     " is acknowledged and was never sent"));
     }
-    const auto& [id, kind] = found->second;
+    const auto& [id, kind, run] = found->second;
     if (kind == v1::AttemptResult::RETRY) continue;
     const Before job = ReadJob(rows, id.first);
     // Dropped for good, and rightly so: its job has ended, or had until this very commit.
     if (!job.present || !JobStateInfo(job.record.state()).takes_results) continue;
+    // So is a rejection from before the job was run again.
+    if (kind == v1::AttemptResult::REJECTED && run < job.record.run()) continue;
     const auto began = run_began_.find(id.first);
     if (began != run_began_.end() && began->second == commits_) continue;
     if (!rows.Get(Family::kOutcomes, RequestRowKey(id.first, id.second)).ok()) {
       Violation(
-          absl::StrCat("the answer of ", Name(id), " is acknowledged and not in the store; it has ",
+          absl::StrCat("the ", kind == v1::AttemptResult::ANSWERED ? "answer" : "rejection", " of ",
+                       Name(id), " in run ", run, " is acknowledged and not in the store; it has ",
                        ChargedIn(rows, RequestRowKey(id.first, id.second)), " charged attempts"));
     }
   }

@@ -77,6 +77,11 @@ class Witness {
     bool leased = false;
     int calls = 0;
   };
+  struct Sent {
+    Request id;
+    v1::AttemptResult::Kind kind;
+    int32_t run;
+  };
   struct Before {
     bool present = false;
     v1::JobRecord record;
@@ -104,7 +109,7 @@ class Witness {
   uint64_t epoch_ = 0;
 
   std::map<std::string, std::map<Request, Held>> held_;
-  std::map<std::pair<std::string, uint64_t>, std::pair<Request, v1::AttemptResult::Kind>> sent_;
+  std::map<std::pair<std::string, uint64_t>, Sent> sent_;  // by session and sequence
   std::map<Request, int> answers_;
   std::string answered_twice_;
   int64_t calls_ = 0;
