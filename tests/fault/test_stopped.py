@@ -27,6 +27,9 @@ SEED = int(os.environ.get("NIGHTSHIFT_SEED", random.randrange(1 << 30)))
 LATENCY = 0.4
 CONCURRENCY = 6
 STOP = 2.0 * LEASE_TTL
+# From the end of a call to the coordinator's having its answer, seconds; a worker stopped in between
+# could not deliver it.
+DELIVERED_WITHIN = 0.5
 
 
 class Stopped(TestCase):
@@ -52,18 +55,29 @@ class Stopped(TestCase):
             return callers >= set(self.fleet.workers)
         self.eventually(called, "a call from every worker")
 
-    # A call under way when its worker was stopped is nobody's fault, and its answer is worth money.
-    # One that begins after it woke is one for a request that it has lost if somebody else began to call
-    # for it since the stop, or has to do so again later.
+    # A call under way when its worker was stopped is nobody's fault, and its answer is worth money. One
+    # that begins after it woke is for a request that it has lost if somebody else began to call for it
+    # between the stop and now; or if somebody has to later, though this call was answered well before
+    # its worker was stopped the next time.
     def calls_for_lost_requests(self, groups, naps):
         found = []
         for group in groups.values():
-            for call in group:
-                for stopped_at, woken_at in naps.get(call["worker"], ()):
-                    others = [other for other in group if other is not call and other["started"] > stopped_at]
-                    if call["started"] > woken_at and call["started"] < woken_at + STOP and others:
-                        found.append((call["key"], call["worker"], f"woken {call['started'] - woken_at:.3f} s before"))
+            for call, (stopped_at, woken_at), next_stop in self.calls_after_naps(group, naps):
+                others = [other["started"] for other in group if other is not call]
+                before = any(stopped_at < other < call["started"] for other in others)
+                later = any(other > call["started"] for other in others)
+                if before or (later and call["ended"] < next_stop - DELIVERED_WITHIN):
+                    found.append((call["key"], call["worker"], f"woken {call['started'] - woken_at:.3f} s before"))
         return found
+
+    def calls_after_naps(self, group, naps):
+        """(call, the last nap of its worker before it, when it was stopped next), where there was one."""
+        for call in group:
+            stops = naps.get(call["worker"], ())
+            earlier = [nap for nap in stops if nap[1] < call["started"]]
+            later = [nap[0] for nap in stops if nap[0] >= call["started"]]
+            if earlier:
+                yield call, earlier[-1], later[0] if later else float("inf")
 
     def test_a_woken_worker_calls_for_nothing_that_it_has_lost(self):
         self.start_workers(AT_ONCE + 3)
