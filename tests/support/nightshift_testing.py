@@ -180,7 +180,8 @@ class TestCase(unittest.TestCase):
     def _clean(self):
         for process in reversed(self._processes):
             process.kill()
-        if not getattr(self._outcome, "success", True):
+        result = self._outcome.result  # `_outcome.success` is that of this very cleanup
+        if any(getattr(test, "test_case", test) is self for test, _ in result.failures + result.errors):
             print(f"kept for inspection: {self.folder}", file=sys.stderr)
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
