@@ -156,8 +156,10 @@ class KilledFleet(TestCase):
         groups, _ = self.check_everything("workers killed", WORKER_KILLS, submissions, [])
         waits = waits_after_death(groups, self.died_at)
         self.assertGreater(len(waits), 0, "no kill has met a call")
-        print(f"  leased again after a death: {len(waits)} requests, slowest {max(waits):.2f} s", file=sys.stderr)
-        self.assertLessEqual(max(waits), LEASED_AGAIN_WITHIN)
+        alone = [wait for wait, alone in waits if alone]
+        print(f"  leased again after a death: {len(waits)} requests, slowest {max(waits)[0]:.2f} s; {len(alone)} with no "
+              f"other death meanwhile, slowest {max(alone, default=0):.2f} s", file=sys.stderr)
+        self.assertLessEqual(max(waits)[0], LEASED_AGAIN_WITHIN)
 
     def test_coordinator_and_workers_killed_at_once(self):
         living = {slot: self.new_worker(f"w{slot}", f"w{slot}", f"w{slot}") for slot in range(3)}

@@ -164,9 +164,9 @@ class Network(TestCase):
         waits = waits_after_death(groups, died_at)
         self.assertGreater(len(waits), 0)
         _, again = split_repeats(groups, died_at)
-        print(f"  leased again after its death: {len(waits)} requests, slowest {max(waits):.1f} s; "
+        print(f"  leased again after its death: {len(waits)} requests, slowest {max(waits)[0]:.1f} s; "
               f"called again though answered: {len(again)}", file=sys.stderr)
-        self.assertLessEqual(max(waits), LEASED_AGAIN_WITHIN)
+        self.assertLessEqual(max(waits)[0], LEASED_AGAIN_WITHIN)
 
 
 if __name__ == "__main__":

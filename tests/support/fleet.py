@@ -238,14 +238,17 @@ def split_repeats(groups, died_at):
 
 
 def waits_after_death(groups, died_at):
-    """For each request that was in a call when its worker died: how long until it was called again by
-    somebody, seconds. Those whose answer had arrived all the same are left out."""
+    """For each request that was in a call when its worker died and had to be called again: (how long until
+    then, seconds; whether nobody else died meanwhile). When somebody did, it counts from the last of
+    these deaths: the request may have been in those hands by then, which the log of calls cannot tell."""
     waits = []
     for group in groups.values():
         for call, following in zip(group, group[1:]):
             death = died_at.get(call["worker"])
-            if death is not None and call["started"] < death and call["ended"] >= death:
-                waits.append(following["started"] - death)
+            if death is None or not call["started"] < death <= call["ended"]:
+                continue
+            last = max(other for other in died_at.values() if other < following["started"])
+            waits.append((following["started"] - last, last == death))
     return waits
 
 
