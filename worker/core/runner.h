@@ -56,7 +56,7 @@ class LinkPort {
   virtual void Send(v1::WorkerMessage message) = 0;
   // How many messages wait to be written: the runner lets results gather while the stream is busy.
   virtual int Backlog() const = 0;
-  // Gives the present stream up, and opens another as after any loss. May tell of its end
+  // Gives the present stream up, if there is one, and soon opens another. May tell of its end
   // (Runner::OnLinkDown) later, not from within.
   virtual void Reopen() = 0;
 };

@@ -92,6 +92,11 @@ struct CoordinatorLink::Impl {
       if (on_closed) std::exchange(on_closed, nullptr)();
       return;
     }
+    if (std::exchange(reopening, false)) {
+      // Asked for, and said by whoever asked.
+      open_at = now + kReconnectMin;
+      return;
+    }
     const bool slow = NeedsAPerson(status);
     const absl::Duration spread = kReconnectMax - kReconnectMin;
     open_at = now + (slow ? kRefusedRetryAfter : kReconnectMin + spread * random.Unit());
@@ -131,6 +136,7 @@ struct CoordinatorLink::Impl {
   bool accepted = false;               // the coordinator has let the present one in
   bool welcomed = false;               // … and has answered its Hello
   bool gave_up = false;                // … or was cancelled, since that never came
+  bool reopening = false;              // … or was cancelled by Reopen
   bool closing = false;
   MonotonicTime opened_at;
   MonotonicTime open_at;  // when the next is due: at once at first
@@ -169,7 +175,9 @@ void CoordinatorLink::Send(v1::WorkerMessage message) {
 int CoordinatorLink::Backlog() const { return impl_->accepted ? impl_->stream->Backlog() : 0; }
 
 void CoordinatorLink::Reopen() {
-  if (impl_->stream != nullptr) impl_->stream->Cancel();
+  if (impl_->stream == nullptr) return;
+  impl_->reopening = true;
+  impl_->stream->Cancel();
 }
 
 void CoordinatorLink::Close(std::function<void()> on_closed) {

@@ -215,6 +215,18 @@ TEST_F(CoordinatorLinkTest, LostStreamIsOpenedAgainSoonButNotAtOnce) {
   RunUntil([&] { return up_ == 2; });
 }
 
+TEST_F(CoordinatorLinkTest, StreamIsReplacedWithoutDelayWhenAskedTo) {
+  link_->Reopen();  // there is none yet
+  Timer();
+  RunUntil([&] { return up_ == 1; });
+  link_->Reopen();
+  RunUntil([&] { return down_ == 1; });
+  EXPECT_EQ(Timer(), clock_.Now() + kReconnectMin);
+  clock_.Advance(kReconnectMin);
+  Timer();
+  RunUntil([&] { return up_ == 2; });
+}
+
 TEST_F(CoordinatorLinkTest, RefusedWorkerIsNeverUpAndTriesSlowly) {
   coordinator_.Refuse(grpc::Status(grpc::StatusCode::UNAUTHENTICATED, "no such token"));
   Timer();
