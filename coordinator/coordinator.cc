@@ -89,10 +89,10 @@ class CoordinatorImpl final : public Coordinator {
     if (const absl::StatusOr<DiskSpace> space = DiskSpaceOf(StoreDir()); space.ok()) {
       RETURN_IF_ERROR(CheckVolume(StoreDir(), space->total_bytes));
     }
-    // Ours now that the store is: what an earlier run left there is of no use.
+    // Nothing in it is ever removed: files made there lose their names at once, and a folder of
+    // that name may have been somebody's before this was a data folder.
     temporary_dir_ = TemporaryDirOf(options_.data_dir);
     std::error_code error;
-    std::filesystem::remove_all(temporary_dir_, error);
     std::filesystem::create_directories(temporary_dir_, error);
     if (error) {
       return absl::PermissionDeniedError(
