@@ -39,18 +39,28 @@ bool WorthRetrying(v1::ErrorClass error_class) {
   }
 }
 
+// The text under `key`; empty when there is none. What a backend wrote may be of any type.
+std::string TextIn(const Json& object, const char* key) {
+  if (!object.is_object()) return "";
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 std::string ErrorText(const Json& line) {
-  if (line.contains("error") && line["error"].is_object())
-    return line["error"].value("message", line["error"].value("code", ""));
-  if (!line.contains("response") || !line["response"].is_object()) return "";
-  const Json& body = line["response"].contains("body") ? line["response"]["body"] : Json();
-  if (body.is_object() && body.contains("error")) {
-    if (body["error"].is_object()) return body["error"].value("message", "");
-    if (body["error"].is_string()) return body["error"];
+  if (line.contains("error") && line["error"].is_object()) {
+    const std::string message = TextIn(line["error"], "message");
+    return message.empty() ? TextIn(line["error"], "code") : message;
   }
-  if (body.is_object() && body.contains("message") && body["message"].is_string())
-    return body["message"];
-  return absl::StrCat("HTTP ", line["response"].value("status_code", 0));
+  if (!line.contains("response") || !line["response"].is_object()) return "";
+  const Json& response = line["response"];
+  if (response.contains("body") && response["body"].is_object()) {
+    const Json& body = response["body"];
+    std::string message = TextIn(body, "error");
+    if (message.empty() && body.contains("error")) message = TextIn(body["error"], "message");
+    if (message.empty()) message = TextIn(body, "message");
+    if (!message.empty()) return message;
+  }
+  return absl::StrCat("HTTP ", response.value("status_code", 0));
 }
 
 std::vector<std::pair<int64_t, v1::ErrorClass>> ClassesBySize(const v1::JobStatus& job) {

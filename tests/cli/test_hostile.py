@@ -1,11 +1,76 @@
 """What nobody means to do to `run`, and what happens anyway: backends that answer what no backend
 should, values and names that are none."""
+import http.server
+import json
 import os
 import sys
+import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from nightshift_testing import TestCase, run  # noqa: E402
+from nightshift_testing import TestCase, chat_line, read_jsonl, run  # noqa: E402
+
+ANSWER = {"id": "x", "object": "chat.completion",
+          "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}],
+          "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}}
+
+
+class Backend:
+    """Answers each prompt with the pair (status, body) that `answers` has for it, else with ANSWER."""
+
+    def __init__(self, answers):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                self.reply(200, b'{"object":"list","data":[{"id":"m"}]}')
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                prompt = body["messages"][-1]["content"]
+                status, answer = answers.get(prompt, (200, ANSWER))
+                self.reply(status, answer if isinstance(answer, bytes) else json.dumps(answer).encode())
+
+            def reply(self, status, body):
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/v1"
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class HostileBackend(TestCase):
+    def run_against(self, answers, *options):
+        backend = Backend(answers)
+        self.addCleanup(backend.close)
+        prompts = [*answers, "fine"]
+        self.write("in.jsonl", "".join(chat_line(p, p) + "\n" for p in prompts))
+        return run("run", "in.jsonl", "--backend", backend.url, *options, cwd=self.folder)
+
+    # Rejections are quoted in the summary; what is quoted need not be text.
+    def test_an_error_of_any_shape_is_recorded_and_told(self):
+        shapes = [{"error": {"message": {"a": 1}}}, {"error": {"message": 5}}, {"error": [1]}, {"message": 7}, None]
+        for shape in shapes:
+            with self.subTest(shape=shape):
+                self.folder = self.path("shape-%d" % shapes.index(shape))
+                os.mkdir(self.folder)
+                code, _, err = self.run_against({"odd": (400, shape)})
+                self.assertEqual(code, 3, err)
+                self.assertIn("1  invalid request", err)
+                self.assertEqual([e["response"]["body"] for e in read_jsonl(self.path("in.errors.jsonl"))], [shape])
+                self.folder = os.path.dirname(self.folder)
 
 
 class Values(TestCase):
