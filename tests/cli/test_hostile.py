@@ -72,6 +72,17 @@ class HostileBackend(TestCase):
                 self.assertEqual([e["response"]["body"] for e in read_jsonl(self.path("in.errors.jsonl"))], [shape])
                 self.folder = os.path.dirname(self.folder)
 
+    def test_token_counts_that_cannot_be_do_not_spoil_the_sums(self):
+        huge = 2**63 - 1
+        usages = [{"prompt_tokens": huge, "completion_tokens": huge}, {"prompt_tokens": 5, "completion_tokens": -4},
+                  {"prompt_tokens": 10**30, "completion_tokens": 1e300}]
+        answers = {f"p{i}": (200, {**ANSWER, "usage": u}) for i, u in enumerate(usages)}
+        code, out, err = self.run_against(answers, "--json")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(json.loads(out.splitlines()[-1])["tokens"], {"prompt": 5 + 3, "completion": 4})
+        recorded = read_jsonl(self.path("in.results.jsonl"))
+        self.assertEqual([r["response"]["body"]["usage"] for r in recorded][:3], usages)
+
 
 class Values(TestCase):
     def setUp(self):

@@ -17,6 +17,8 @@ using simdjson::dom::object;
 
 // A parser keeps memory of about 15 times the largest document it has seen; past this it is given
 // back.
+// More is taken as not told: no server answers with so many.
+constexpr int64_t kTokensOfAnswerMax = 1'000'000'000;
 constexpr size_t kKeptParserBytesMax = size_t{1} << 20;
 
 // --- small steps through a document ---------------------------------------------------------
@@ -31,14 +33,20 @@ bool GetString(const object& from, const char* key, std::string_view& value) {
   return from.at_key(key).get(value) == simdjson::SUCCESS;
 }
 
-// A count, which some servers write as 12.0.
+// A count, which some servers write as 12.0. One that no answer can have counts as not told, and
+// leaves `value` alone: the sums of a job of any size must hold.
 bool GetCount(const object& from, const char* key, int64_t& value) {
   element number;
   if (from.at_key(key).get(number) != simdjson::SUCCESS) return false;
-  if (number.get(value) == simdjson::SUCCESS) return value >= 0;
-  double real;
-  if (number.get(real) != simdjson::SUCCESS || !(real >= 0) || real > 1e15) return false;
-  value = static_cast<int64_t>(real);
+  int64_t whole = 0;
+  double real = 0;
+  if (number.get(whole) != simdjson::SUCCESS) {
+    if (number.get(real) != simdjson::SUCCESS || !(real >= 0) || real > kTokensOfAnswerMax)
+      return false;
+    whole = static_cast<int64_t>(real);
+  }
+  if (whole < 0 || whole > kTokensOfAnswerMax) return false;
+  value = whole;
   return true;
 }
 

@@ -43,6 +43,20 @@ TEST(AnswerReaderTest, ReadsAChatAnswer) {
   EXPECT_EQ(facts.error_message, "");
 }
 
+// Sums over a job are made of these; what cannot be is as good as not told.
+TEST(AnswerReaderTest, ATokenCountThatCannotBeIsNotKnown) {
+  const AnswerFacts huge = ReadChat(
+      R"({"choices":[],"usage":{"prompt_tokens":9223372036854775807,"completion_tokens":-4}})");
+  EXPECT_FALSE(huge.usage_known);
+  EXPECT_EQ(huge.prompt_tokens, 0);
+  EXPECT_EQ(huge.completion_tokens, 0);
+  const AnswerFacts half =
+      ReadChat(R"({"choices":[],"usage":{"prompt_tokens":5.0,"completion_tokens":-4}})");
+  EXPECT_TRUE(half.usage_known);
+  EXPECT_EQ(half.prompt_tokens, 5);
+  EXPECT_EQ(half.completion_tokens, 0);
+}
+
 // Which bodies are answers, and which of these are empty, for each endpoint.
 struct ShapeCase {
   Endpoint endpoint;
