@@ -392,7 +392,8 @@ class RunSession {
     return failure;
   }
   std::string SayName(std::string message) const {
-    const size_t at = message.find(input_.path);
+    // Nothing stands there before the options were read.
+    const size_t at = input_.path.empty() ? std::string::npos : message.find(input_.path);
     if (context_.argument() != input_.path && at != std::string::npos)
       message.replace(at, input_.path.size(), name_);
     return message;

@@ -96,6 +96,9 @@ class Values(TestCase):
         self.assertEqual(len(err.splitlines()), 1, err)
         return err
 
+    def test_a_file_for_an_option_that_is_not_there_is_named(self):
+        self.assertEqual(self.refused("--system", "@gone"), "error: --system: there is no file gone\n")
+
     # A folder with other things in it may be the data folder too.
     def test_nothing_in_the_data_folder_is_removed(self):
         for kept in ("tmp", "spool", "other"):
