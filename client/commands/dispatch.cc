@@ -1,6 +1,9 @@
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <map>
 #include <string>
 
@@ -40,12 +43,22 @@ LogLevel LevelOf(const std::string& word) {
   return LogLevel::kWarning;
 }
 
+// A stream that the parent closed leaves its number to the next file that is opened; messages would
+// then be written into the store's files. What stands there instead refuses to be written, so that
+// output which is lost is told as before.
+void FillClosedStreams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)open("/dev/null", O_RDONLY);
+  }
+}
+
 // gRPC has a log of its own on standard error, which nobody asked for.
 void SilenceGrpc() { setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0); }
 
 }  // namespace
 
 int Main(int argc, const char* const* argv) {
+  FillClosedStreams();
   SignalThread::Block();
   SilenceGrpc();
   if (argc > 0) SetSelf(argv[0]);

@@ -3,12 +3,13 @@ should, values and names that are none."""
 import http.server
 import json
 import os
+import subprocess
 import sys
 import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from nightshift_testing import TestCase, chat_line, read_jsonl, run  # noqa: E402
+from nightshift_testing import PROGRAM, TestCase, chat_line, read_jsonl, run  # noqa: E402
 
 ANSWER = {"id": "x", "object": "chat.completion",
           "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}],
@@ -108,6 +109,19 @@ class Values(TestCase):
         self.assertEqual(code, 0, err)
         for kept in ("tmp", "spool", "other"):
             self.assertTrue(os.path.exists(self.path(f"{kept}/mine")), kept)
+
+    # The next file that is opened would get the number of the closed stream, and the messages.
+    def test_closed_streams_are_not_mistaken_for_files_of_the_store(self):
+        done = subprocess.run(["sh", "-c", 'exec "$0" "$@" 2>&- <&-', PROGRAM, "run", "ok.jsonl", "--backend", "sim",
+                               "--data-dir", "data"], cwd=self.folder, stdout=subprocess.PIPE)
+        self.assertEqual(done.returncode, 0)
+        for folder, _, names in os.walk(self.path("data")):
+            for name in names:
+                with open(os.path.join(folder, name), "rb") as handle:
+                    self.assertNotIn(b"simulated answers", handle.read(), name)
+        done = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', PROGRAM, "jobs", "--data-dir", "data"],
+                              cwd=self.folder, stderr=subprocess.PIPE)
+        self.assertEqual((done.returncode, done.stderr), (1, b"error: standard output: Bad file descriptor\n"))
 
 
 if __name__ == "__main__":
