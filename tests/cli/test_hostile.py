@@ -100,6 +100,15 @@ class Values(TestCase):
     def test_a_file_for_an_option_that_is_not_there_is_named(self):
         self.assertEqual(self.refused("--system", "@gone"), "error: --system: there is no file gone\n")
 
+    def test_file_names_are_bytes(self):
+        name = os.fsdecode(b"caf\xe9")
+        os.rename(self.path("ok.jsonl"), self.path(name + ".jsonl"))
+        for said in ("Done", "Already complete"):
+            code, _, err = run("run", name + ".jsonl", "--backend", "sim", cwd=self.folder)
+            self.assertEqual(code, 0, err)
+            self.assertIn(said, err)
+        self.assertEqual(len(read_jsonl(self.path(name + ".results.jsonl"))), 2)
+
     # A folder with other things in it may be the data folder too.
     def test_nothing_in_the_data_folder_is_removed(self):
         for kept in ("tmp", "spool", "other"):
