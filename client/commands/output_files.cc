@@ -28,6 +28,19 @@ std::string Absolute(const std::string& path) {
   return error ? path : absolute.lexically_normal().string();
 }
 
+// Through links of either kind, too.
+bool IsSameFile(const std::string& a, const std::string& b) {
+  struct stat one;
+  struct stat other;
+  return stat(a.c_str(), &one) == 0 && stat(b.c_str(), &other) == 0 && S_ISREG(one.st_mode) &&
+         one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+bool IsPipe(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode);
+}
+
 class DescriptorSink final : public LineSink {
  public:
   DescriptorSink(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
@@ -100,7 +113,7 @@ absl::StatusOr<OutputPaths> ChooseOutputPaths(const Settings& settings, const st
     return absl::InvalidArgumentError(
         absl::StrCat(paths.results, " cannot be the results file and the errors file at once"));
   for (const std::string& path : {paths.results, paths.errors}) {
-    if (path != "-" && input != "-" && path == Absolute(input))
+    if (path != "-" && input != "-" && (path == Absolute(input) || IsSameFile(path, input)))
       return absl::InvalidArgumentError(absl::StrCat(path, " is the input"));
   }
   return paths;
@@ -108,6 +121,13 @@ absl::StatusOr<OutputPaths> ChooseOutputPaths(const Settings& settings, const st
 
 absl::Status CheckWritable(const OutputPaths& paths) {
   for (const std::string& path : {paths.results, paths.errors}) {
+    if (IsPipe(path)) {
+      // Opening it would be the whole output for its reader, or wait for one.
+      if (access(path.c_str(), W_OK) != 0)
+        return absl::PermissionDeniedError(
+            absl::StrCat(path, " cannot be written: ", strerror(errno)));
+      continue;
+    }
     ASSIGN_OR_RETURN(const std::unique_ptr<LineSink> sink, LineSink::Open(path));
   }
   return absl::OkStatus();

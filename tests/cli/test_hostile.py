@@ -9,7 +9,7 @@ import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from nightshift_testing import PROGRAM, TestCase, chat_line, read_jsonl, run  # noqa: E402
+from nightshift_testing import PROGRAM, Process, TestCase, chat_line, read_jsonl, run  # noqa: E402
 
 ANSWER = {"id": "x", "object": "chat.completion",
           "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}],
@@ -131,6 +131,21 @@ class Values(TestCase):
         done = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', PROGRAM, "jobs", "--data-dir", "data"],
                               cwd=self.folder, stderr=subprocess.PIPE)
         self.assertEqual((done.returncode, done.stderr), (1, b"error: standard output: Bad file descriptor\n"))
+
+    def test_a_named_pipe_gets_the_whole_output(self):
+        os.mkfifo(self.path("pipe"))
+        reader = self.start(Process(["cat", "pipe"], cwd=self.folder))
+        code, _, err = run("run", "ok.jsonl", "--backend", "sim", "-o", "pipe", cwd=self.folder, timeout=60)
+        self.assertEqual((code, reader.wait()), (0, 0), err)
+        self.assertEqual(len(reader.out), 2)
+
+    def test_the_input_is_not_the_output_by_another_name_either(self):
+        os.symlink("ok.jsonl", self.path("symbolic"))
+        os.link(self.path("ok.jsonl"), self.path("hard"))
+        for name in ("symbolic", "hard"):
+            code, _, err = run("run", "ok.jsonl", "--backend", "sim", "-o", name, "--force", cwd=self.folder)
+            self.assertEqual(code, 2)
+            self.assertIn(f"{name} is the input", err)
 
 
 if __name__ == "__main__":
