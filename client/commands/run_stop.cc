@@ -85,7 +85,7 @@ void RunStop::OnSignal(int signal, int count) {
   }
   switch (stage) {
     case Stage::kBefore:
-      context_.console.Say("Stopped before the job was handed in: nothing was run.\n");
+      context_.console.Say(absl::StrCat("Stopped before the first call was made.\n", ResumeText()));
       _exit(static_cast<int>(ExitCodeOfSignal(signal)));
     case Stage::kWork:
       return OnWorkSignal(signal, count);

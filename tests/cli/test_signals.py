@@ -91,7 +91,9 @@ class Stopping(CliCase):
         process.wait_for("^Waiting up to")
         process.send(signal.SIGINT)
         self.assertEqual(process.wait(), 130)
-        self.assertIn("nothing was run", "\n".join(process.err))
+        said = "\n".join(process.err)
+        self.assertIn("Stopped before the first call", said)
+        self.assertIn("Resume with:\n  ", said)
 
     def test_usr1_prints_one_line_also_under_quiet(self):
         process = self.begin("--quiet", count=3)
