@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/constant_time.h"
 #include "base/log.h"
 
 namespace nightshift {
@@ -14,17 +15,6 @@ namespace {
 constexpr absl::Duration kLineInterval = absl::Seconds(10);
 
 }  // namespace
-
-bool EqualInConstantTime(absl::string_view a, absl::string_view b) {
-  // Walks over all of `a` whatever `b` holds; only the length of `a`, which the caller chose,
-  // shows.
-  unsigned char difference = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const char other = b.empty() ? '\0' : b[i % b.size()];
-    difference = static_cast<unsigned char>(difference | (a[i] ^ other));
-  }
-  return difference == 0;
-}
 
 TokenCheck::TokenCheck(std::string token, Clock& clock)
     : token_(std::move(token)), clock_(clock), next_line_(clock.Now()) {}

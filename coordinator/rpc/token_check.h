@@ -18,9 +18,6 @@ class CallbackServerContext;
 
 namespace nightshift {
 
-// Compares without telling by its duration where the two differ.
-bool EqualInConstantTime(absl::string_view a, absl::string_view b);
-
 class TokenCheck {
  public:
   // Empty: every call is let in. The clock must outlive it.
