@@ -45,18 +45,21 @@ absl::Status CheckOptions(const v1::JobOptions& options) {
 class StoreSubmission final : public Submission {
  public:
   StoreSubmission(Store& store, CommandSink& committer, Dispatcher& dispatcher, Clock& clock,
-                  const v1::SubmitBegin& begin, JobNumber job, std::string temporary_dir)
+                  const v1::SubmitBegin& begin, JobNumber job, std::string temporary_dir,
+                  SubmissionIdentity identity)
       : store_(store),
         committer_(committer),
         dispatcher_(dispatcher),
         clock_(clock),
         skip_bad_lines_(begin.skip_bad_lines()),
         job_(job),
+        deadline_(identity.deadline),
         finder_({.temporary_dir = std::move(temporary_dir)}),
         bad_lines_(kBadLinesListedMax) {
     // Chance of its own for each job, and the same one in a simulation.
     Random random(static_cast<uint64_t>(absl::ToUnixNanos(clock.WallNow())) ^ job << 32);
-    record_.set_id(NewJobId(clock.WallNow(), random));
+    record_.set_id(identity.job_id.empty() ? NewJobId(clock.WallNow(), random)
+                                           : std::move(identity.job_id));
     *record_.mutable_options() = begin.options();
     record_.set_state(v1::JOB_STATE_VALIDATING);
     record_.set_created_at_ms(NowMs());
@@ -101,6 +104,7 @@ class StoreSubmission final : public Submission {
   Clock& clock_;
   const bool skip_bad_lines_;
   const JobNumber job_;
+  const absl::Time deadline_;
   v1::JobRecord record_;
 
   DuplicateFinder finder_;
@@ -320,7 +324,9 @@ absl::StatusOr<v1::SubmitReply> StoreSubmission::Make(const v1::SubmitSeal& seal
   record_.set_total(static_cast<int64_t>(rows_));
   record_.set_idempotency_token(seal.idempotency_token());
   record_.set_created_at_ms(NowMs());
-  if (record_.options().deadline_ms() > 0) {
+  if (deadline_ != absl::InfiniteFuture()) {
+    record_.set_deadline_at_ms(absl::ToUnixMillis(deadline_));
+  } else if (record_.options().deadline_ms() > 0) {
     record_.set_deadline_at_ms(record_.created_at_ms() + record_.options().deadline_ms());
   }
   record_.set_run(1);
@@ -371,12 +377,14 @@ absl::StatusOr<v1::SubmitReply> StoreSubmission::Seal(const v1::SubmitSeal& seal
 absl::StatusOr<std::unique_ptr<Submission>> Submission::Begin(Store& store, CommandSink& committer,
                                                               Dispatcher& dispatcher, Clock& clock,
                                                               const v1::SubmitBegin& begin,
-                                                              std::string temporary_dir) {
+                                                              std::string temporary_dir,
+                                                              SubmissionIdentity identity) {
   RETURN_IF_ERROR(CheckOptions(begin.options()));
   RETURN_IF_ERROR(dispatcher.TakesNewJobs());
   ASSIGN_OR_RETURN(const JobNumber job, NextJobNumber(store));
-  auto submission = std::make_unique<StoreSubmission>(store, committer, dispatcher, clock, begin,
-                                                      job, std::move(temporary_dir));
+  auto submission =
+      std::make_unique<StoreSubmission>(store, committer, dispatcher, clock, begin, job,
+                                        std::move(temporary_dir), std::move(identity));
   RETURN_IF_ERROR(submission->WriteFirstRow());
   return std::unique_ptr<Submission>(std::move(submission));
 }

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "coordinator/commit/command_sink.h"
 #include "coordinator/core/dispatcher.h"
@@ -27,6 +28,14 @@ inline constexpr int kBadLinesListedMax = 1000;
 inline constexpr size_t kStagedRowsMax = 4096;
 inline constexpr size_t kStagedBytesMax = size_t{2} << 20;
 
+// What a job is given by whoever announced it before it was handed in.
+struct SubmissionIdentity {
+  // "job_" and kJobIdChars characters that no other job has. Empty: one is made.
+  std::string job_id = {};
+  // When it expires; infinitely far off: the option's time after the seal.
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
 // Not thread-safe. The references must outlive it.
 class Submission {
  public:
@@ -34,7 +43,8 @@ class Submission {
   static absl::StatusOr<std::unique_ptr<Submission>> Begin(Store& store, CommandSink& committer,
                                                            Dispatcher& dispatcher, Clock& clock,
                                                            const v1::SubmitBegin& begin,
-                                                           std::string temporary_dir);
+                                                           std::string temporary_dir,
+                                                           SubmissionIdentity identity = {});
   virtual ~Submission() = default;
 
   // Checks each request again as far as the store relies on it (custom_id 1 to 512 bytes, a known
