@@ -1,13 +1,15 @@
 #include "coordinator/grant_loop.h"
 
+#include <utility>
+
 #include "base/thread_name.h"
 
 namespace nightshift {
 
 GrantLoop::GrantLoop(Store& store, Dispatcher& dispatcher, CommandSink& committer,
-                     WorkerStreams& streams, Clock& clock)
+                     WorkerStreams& streams, Clock& clock, std::function<void(int)> on_lease)
     : clock_(clock),
-      sender_(store, dispatcher, committer, streams, clock),
+      sender_(store, dispatcher, committer, streams, clock, std::move(on_lease)),
       thread_([this] { Run(); }) {}
 
 GrantLoop::~GrantLoop() { Stop(); }

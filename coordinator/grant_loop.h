@@ -9,6 +9,7 @@
 #define NIGHTSHIFT_COORDINATOR_GRANT_LOOP_H_
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "absl/time/time.h"
@@ -24,9 +25,9 @@ namespace nightshift {
 
 class GrantLoop {
  public:
-  // The references must outlive it.
+  // The references must outlive it. `on_lease` as LeaseSender's.
   GrantLoop(Store& store, Dispatcher& dispatcher, CommandSink& committer, WorkerStreams& streams,
-            Clock& clock);
+            Clock& clock, std::function<void(int)> on_lease = nullptr);
   ~GrantLoop();  // stops
 
   // Something has changed. Cheap: one atomic exchange while the loop is awake.

@@ -20,11 +20,12 @@ JobCommand Command(JobCommand::Kind kind, JobNumber job) {
 }  // namespace
 
 LeaseSender::LeaseSender(Store& store, Dispatcher& dispatcher, CommandSink& committer,
-                         WorkerStreams& streams, Clock& clock)
+                         WorkerStreams& streams, Clock& clock, std::function<void(int)> on_lease)
     : dispatcher_(dispatcher),
       committer_(committer),
       streams_(streams),
       clock_(clock),
+      on_lease_(std::move(on_lease)),
       reader_(store, dispatcher, {kLeaseRequestsMax, kLeaseBytesMax}) {}
 
 LeaseSender::Next LeaseSender::PlanAndSend() {
@@ -80,12 +81,14 @@ absl::Duration LeaseSender::SendGrant(const Grant& grant, uint64_t planned_at) {
     size_t bytes = 0;
     const size_t unreadable_before = unreadable.size();
     const size_t next = reader_.Fill(grant, sent, message.mutable_lease(), &bytes, &unreadable);
-    if (message.lease().requests_size() > 0) {
+    const int requests = message.lease().requests_size();
+    if (requests > 0) {
       offer = streams_.SendLease(grant.worker, planned_at, std::move(message), bytes);
       if (offer != WorkerStream::Offer::kQueued) {
         unreadable.resize(unreadable_before);  // goes back with the rest
         break;
       }
+      if (on_lease_) on_lease_(requests);
     }
     sent = next;
   }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -40,9 +41,10 @@ class LeaseSender {
     absl::Duration rest = absl::ZeroDuration();
   };
 
-  // The references must outlive it.
+  // The references must outlive it. `on_lease` is told how many requests each lease has that was
+  // handed to a stream; null tells nobody.
   LeaseSender(Store& store, Dispatcher& dispatcher, CommandSink& committer, WorkerStreams& streams,
-              Clock& clock);
+              Clock& clock, std::function<void(int)> on_lease = nullptr);
 
   Next PlanAndSend();
 
@@ -57,6 +59,7 @@ class LeaseSender {
   CommandSink& committer_;
   WorkerStreams& streams_;
   Clock& clock_;
+  const std::function<void(int)> on_lease_;
   LeaseReader reader_;
 };
 

@@ -148,6 +148,7 @@ absl::Status CommitRounds::DoRound() {
 
   const std::vector<Outgoing> messages_out =
       dispatcher_.Apply(plan, clock_.Now(), clock_.WallNow());
+  if (options_.observer != nullptr) options_.observer->OnCommit(results_, plan);
   Acknowledge();
   for (const Outgoing& message : messages_out) send_(message);
   if (!waiting_.empty()) answer_(std::exchange(waiting_, {}));

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "coordinator/commit/commit_observer.h"
 #include "coordinator/commit/progress_ledger.h"
 #include "coordinator/core/dispatcher.h"
 #include "storage/store.h"
@@ -28,6 +29,8 @@ struct CommitterOptions {
   size_t batch_bytes_max = size_t{8} << 20;
   // A chunk with more progress deltas than this is folded into its base.
   int deltas_per_chunk_max = 64;
+  // Told of every round; may be null, and must outlive the committer.
+  CommitObserver* observer = nullptr;
 };
 
 // A command and its answer; belongs to whoever waits for it.
