@@ -1,5 +1,6 @@
 // The small HTTP endpoint that supervisors and load balancers ask: `/healthz` (the process is
-// alive) and `/readyz` (it can do its work now, or why not). Coordinator and worker each have one.
+// alive) and `/readyz` (it can do its work now, or why not). A worker has one; the coordinator's
+// HTTP service answers the same pages itself.
 //
 // Thread-safe. Serves on threads of its own until it is destroyed.
 #ifndef NIGHTSHIFT_BASE_HEALTH_SERVER_H_

@@ -25,6 +25,7 @@
 #include "coordinator/core/job_state.h"
 #include "coordinator/data_dir.h"
 #include "coordinator/grant_loop.h"
+#include "coordinator/http/http_service.h"
 #include "coordinator/jobs/recovery.h"
 #include "coordinator/maintenance/disk_watcher.h"
 #include "coordinator/maintenance/expirer.h"
@@ -55,10 +56,12 @@ class CoordinatorImpl final : public Coordinator {
 
   absl::Status Init() {
     RouteGrpcLog();
+    RETURN_IF_ERROR(ListenForHttp());
     RETURN_IF_ERROR(OpenStore());
     RETURN_IF_ERROR(LoadJobsFromStore());
     MakeParts();
     RETURN_IF_ERROR(Serve());
+    RETURN_IF_ERROR(OpenHttp());
     maintenance_ = std::make_unique<Maintenance>(Tasks(), clock_);
     return absl::OkStatus();
   }
@@ -67,6 +70,7 @@ class CoordinatorImpl final : public Coordinator {
     return NewInProcessChannel(server_.get());
   }
   std::string grpc_address() const override { return address_; }
+  std::string http_address() const override { return http_ == nullptr ? "" : http_->address(); }
   int jobs_loaded() const override { return jobs_loaded_; }
   int jobs_resumed() const override { return jobs_resumed_; }
 
@@ -77,6 +81,24 @@ class CoordinatorImpl final : public Coordinator {
  private:
   // Also where the room is needed.
   std::string StoreDir() const { return StoreDirOf(options_.data_dir); }
+
+  // Before the rest: that the address is taken is to be told at once, and supervisors hear of a
+  // process that is busy with its store.
+  absl::Status ListenForHttp() {
+    if (options_.http_address.empty()) return absl::OkStatus();
+    absl::StatusOr<std::unique_ptr<HttpService>> http =
+        HttpService::Listen({options_.http_address, options_.token}, clock_);
+    if (absl::IsAlreadyExists(http.status()) && options_.http_if_free) return absl::OkStatus();
+    RETURN_IF_ERROR(http.status());
+    http_ = *std::move(http);
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenHttp() {
+    if (http_ == nullptr) return absl::OkStatus();
+    return http_->Open({store_.get(), dispatcher_.get(), committer_.get(),
+                        absl::StrCat(options_.data_dir, "/files"), temporary_dir_});
+  }
 
   absl::Status OpenStore() {
     RETURN_IF_ERROR(CheckNoUnfinishedRestore(options_.data_dir));
@@ -181,6 +203,9 @@ class CoordinatorImpl final : public Coordinator {
     tasks.push_back(NewDiskWatcher(*dispatcher_, StoreDir(), DiskSpaceOf));
     tasks.push_back(
         {"stalled streams", absl::Seconds(1), [this] { streams_->CancelStalled(clock_.Now()); }});
+    if (http_ != nullptr) {
+      tasks.push_back({"expired files", absl::Minutes(1), [this] { http_->Sweep(); }});
+    }
     tasks.push_back({"store health", absl::Seconds(1), [this] {
                        if (absl::Status health = store_->Health(); !health.ok()) {
                          OnBroken(std::move(health));
@@ -209,8 +234,10 @@ class CoordinatorImpl final : public Coordinator {
     const MonotonicTime deadline = clock_.Now() + grace;
     // No new work, from inside or outside.
     if (jobs_ != nullptr) jobs_->BeginShutdown();
+    if (http_ != nullptr) http_->BeginShutdown();
     if (maintenance_ != nullptr) maintenance_->Stop();
     if (grant_loop_ != nullptr) grant_loop_->Stop();
+    if (http_ != nullptr) http_->Stop();
     // Commits what has arrived; its acknowledgements go out before the streams end.
     if (committer_ != nullptr) committer_->Shutdown();
     if (streams_ != nullptr) {
@@ -225,6 +252,7 @@ class CoordinatorImpl final : public Coordinator {
     // From here on nothing runs any more.
     server_.reset();
     maintenance_.reset();
+    http_.reset();
     workers_.reset();
     jobs_.reset();
     backups_.reset();
@@ -257,6 +285,7 @@ class CoordinatorImpl final : public Coordinator {
   std::unique_ptr<JobService> jobs_;
   std::unique_ptr<grpc::Service> workers_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<HttpService> http_;
   std::unique_ptr<Maintenance> maintenance_;
 };
 

@@ -1,6 +1,7 @@
-// The coordinator, put together: store, dispatcher, committer, grant loop, maintenance and the gRPC
-// services. `nightshift coordinator` serves it on an address; `nightshift run` embeds it and talks
-// to it through in-process channels, which take the same path as TCP from the services on.
+// The coordinator, put together: store, dispatcher, committer, grant loop, maintenance, the gRPC
+// services and the HTTP API. `nightshift coordinator` serves it on addresses; `nightshift run`
+// embeds it and talks to it through in-process channels, which take the same path as TCP from the
+// services on.
 #ifndef NIGHTSHIFT_COORDINATOR_COORDINATOR_H_
 #define NIGHTSHIFT_COORDINATOR_COORDINATOR_H_
 
@@ -25,6 +26,11 @@ struct CoordinatorOptions {
   std::string backup_dir;
   // "HOST:PORT", port 0 picks one; empty: in-process channels only.
   std::string grpc_address;
+  // "HOST:PORT", port 0 picks one; empty: no HTTP. Neither address is judged here: whether others
+  // can reach it, and may, is for the caller to know.
+  std::string http_address;
+  // When somebody else has that address, go on without HTTP.
+  bool http_if_free = false;
   // Clients and workers must present it as "authorization: Bearer TOKEN"; empty asks for none.
   std::string token;
   absl::Duration lease_ttl = absl::Seconds(30);
@@ -46,6 +52,8 @@ class Coordinator {
   virtual std::shared_ptr<grpc::Channel> InProcessChannel() = 0;
   // With the real port; empty when in-process only.
   virtual std::string grpc_address() const = 0;
+  // Likewise; empty without HTTP.
+  virtual std::string http_address() const = 0;
   // Jobs found at start: all, and those that go on.
   virtual int jobs_loaded() const = 0;
   virtual int jobs_resumed() const = 0;

@@ -104,7 +104,7 @@ Failure CannotListen(const absl::Status& why) {
   return failure;
 }
 
-// /healthz and /readyz. Null with the failure when a chosen address cannot be had; a default one
+// /healthz and /readyz of a worker. Null with the failure when a chosen address cannot be had; a default one
 // that another server of this machine has is done without, since nobody asked for it.
 struct Health {
   std::unique_ptr<HealthServer> server;
@@ -211,8 +211,13 @@ int CoordinatorCommand(CommandContext& context) {
   options.backup_dir = settings.Text("backup-dir");
   options.grpc_address = settings.Text("grpc");
   options.lease_ttl = settings.Span("lease-ttl");
+  // A default address that another server of this machine has is done without, since nobody asked
+  // for it.
+  options.http_address = settings.Text("http");
+  options.http_if_free = !settings.Chosen("http");
   Failure failure;
   if (!MayListen(settings, "grpc", &failure)) return console.Fail(failure);
+  if (!MayListen(settings, "http", &failure)) return console.Fail(failure);
   if (options.lease_ttl < absl::Seconds(1))
     return console.Fail(UsageFailure("--lease-ttl: at least 1s: a worker reports once a second"));
   const absl::StatusOr<std::string> token = ReadToken(settings);
@@ -229,12 +234,6 @@ int CoordinatorCommand(CommandContext& context) {
                              "safe\n"));
     stop.End();
   };
-  std::atomic<bool> serving{false};
-  Health health;
-  const auto ready = [&serving] {
-    return serving ? absl::OkStatus() : absl::UnavailableError("starting or stopping");
-  };
-  if (!StartHealth(settings, ready, &health, &failure)) return console.Fail(failure);
   const std::string data_dir = options.data_dir;
   const absl::StatusOr<std::unique_ptr<Coordinator>> coordinator =
       Coordinator::Start(std::move(options));
@@ -249,17 +248,21 @@ int CoordinatorCommand(CommandContext& context) {
   const int loaded = (*coordinator)->jobs_loaded();
   const int resumed = (*coordinator)->jobs_resumed();
   const std::string address = (*coordinator)->grpc_address();
+  const std::string http = (*coordinator)->http_address();
   console.Out(absl::StrCat(
-      "  workers, clients  ", address, "\n  health            ", health.line,
+      "  workers, clients  ", address, "\n  batch API         ",
+      http.empty()
+          ? absl::StrCat("none: ", settings.Text("http"), " is taken; --http names another")
+          : absl::StrCat("http://", http, "/v1"),
+      "\n  health            ",
+      http.empty() ? "none" : absl::StrCat("http://", http, "/healthz, /readyz"),
       "\n  state             ", data_dir, ": ", loaded, loaded == 1 ? " job" : " jobs",
       resumed > 0 ? absl::StrCat(", ", resumed, " unfinished and resumed") : "", "\n"));
   console.Note(
       absl::StrCat("No worker is connected. Start one:\n  ", Self(), " worker",
                    address == "127.0.0.1:7440" ? "" : absl::StrCat(" --coordinator ", address),
                    " --backend http://127.0.0.1:8000/v1\n"));
-  serving = true;
   stop.Wait();
-  serving = false;
   if (broken) return static_cast<int>(ExitCode::kBrokenStore);
   console.Note("Stopping: committing what has arrived.\n");
   (*coordinator)->Shutdown(kCoordinatorGrace);

@@ -11,7 +11,7 @@ import sys
 LINES_MAX = 600
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|NOT IMPLEMENTED)\b|GTEST_SKIP|DISABLED_")
 NEEDS_README = ["base", "proto", "storage", "coordinator", "coordinator/core", "coordinator/commit",
-                "coordinator/jobs", "coordinator/rpc", "coordinator/maintenance", "worker",
+                "coordinator/http", "coordinator/jobs", "coordinator/rpc", "coordinator/maintenance", "worker",
                 "worker/core", "worker/backends", "worker/link", "worker/spool", "client", "tests", "deploy"]
 
 

@@ -1,0 +1,56 @@
+// The routes of the HTTP API and who may use them. Everything else is answered with 404 in the
+// envelope that clients of the OpenAI API expect.
+//
+// Thread-safe.
+#ifndef NIGHTSHIFT_COORDINATOR_HTTP_API_H_
+#define NIGHTSHIFT_COORDINATOR_HTTP_API_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/http/api_parts.h"
+#include "coordinator/http/batches_api.h"
+#include "coordinator/http/files_api.h"
+#include "coordinator/http/http_message.h"
+
+namespace nightshift {
+
+class Api {
+ public:
+  explicit Api(ApiParts parts) : parts_(parts), files_(parts_), batches_(parts_) {}
+
+  // For paths below /v1.
+  HttpReply Handle(HttpRequest& request) const;
+
+ private:
+  HttpReply HandleFiles(HttpRequest& request, const std::vector<std::string>& path) const;
+  HttpReply HandleBatches(HttpRequest& request, const std::vector<std::string>& path) const;
+  HttpReply HandleModels(const HttpRequest& request, const std::string& id) const;
+
+  const ApiParts parts_;
+  const FilesApi files_;
+  const BatchesApi batches_;
+};
+
+// Who is let in, before any route is looked at.
+//
+// With a token, a request must carry it. Without one everybody on this machine is let in, and their
+// browsers with them: so pages of other origins, and names that only pretend to be this machine,
+// are kept out.
+class Gate {
+ public:
+  explicit Gate(std::string token) : token_(std::move(token)) {}
+
+  // True when the request may go on; otherwise `refusal` is filled.
+  bool Admits(const HttpRequest& request, HttpReply* refusal) const;
+
+ private:
+  const std::string token_;
+};
+
+HttpReply UnknownRoute(const HttpRequest& request);
+
+}  // namespace nightshift
+
+#endif  // NIGHTSHIFT_COORDINATOR_HTTP_API_H_

@@ -1,0 +1,85 @@
+// One connection of a client, as the HTTP library reads from and writes to it: buffered, and with
+// the limits that the library lacks. A head must be small and come soon; a body and a reply must
+// keep a least rate, however the bytes are spread, so that nobody holds a thread for ever with a
+// byte now and then.
+//
+// Used by one thread.
+#ifndef NIGHTSHIFT_COORDINATOR_HTTP_HTTP_CONNECTION_H_
+#define NIGHTSHIFT_COORDINATOR_HTTP_HTTP_CONNECTION_H_
+
+#include <httplib.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+
+namespace nightshift {
+
+// Request line and headers together. More is answered with 431.
+inline constexpr int64_t kHeadBytesMax = int64_t{64} << 10;
+// From the first byte of a request to the end of its headers. Later ones are answered with 408.
+inline constexpr absl::Duration kHeadTimeout = absl::Seconds(10);
+// How long nothing at all may come or go within a body.
+inline constexpr absl::Duration kBodyIdleTimeout = absl::Seconds(30);
+// A body may take this long, and a second more for each kBodyBytesPerSecondMin of it.
+inline constexpr absl::Duration kBodyTimeout = absl::Seconds(60);
+inline constexpr int64_t kBodyBytesPerSecondMin = 1024;
+
+class HttpConnection final : public httplib::Stream {
+ public:
+  // `fd` stays the caller's.
+  HttpConnection(int fd, Clock& clock);
+
+  // Waits for the first byte of a request; false when none comes in that time or the client is
+  // gone.
+  bool AwaitRequest(absl::Duration timeout);
+  // From here on bytes are the body's.
+  void HeadEnds();
+  // After an error the rest of a body may be on its way. Takes what comes for a moment, so that the
+  // client reads its answer before the connection breaks.
+  void DrainAndShut();
+
+  bool head_too_large() const { return in_head_ && head_bytes_ > kHeadBytesMax; }
+  bool timed_out() const { return timed_out_; }
+  // The bytes of a message were not all read, or cannot be told from the next one's.
+  bool must_close() const { return must_close_; }
+  void MustClose() { must_close_ = true; }
+
+  bool is_readable() const override { return true; }
+  bool is_writable() const override;
+  ssize_t read(char* out, size_t size) override;
+  ssize_t write(const char* bytes, size_t size) override;
+  void get_remote_ip_and_port(std::string& ip, int& port) const override;
+  void get_local_ip_and_port(std::string& ip, int& port) const override;
+  // The library refuses descriptors that select() cannot take; nothing here uses select().
+  socket_t socket() const override { return 0; }
+
+ private:
+  // False when `events` did not come up in time.
+  bool Await(short events, MonotonicTime until) const;
+  MonotonicTime ReadDeadline() const;
+  bool Fill();
+
+  const int fd_;
+  Clock& clock_;
+  std::vector<char> buffer_;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+  bool in_head_ = true;
+  bool timed_out_ = false;
+  bool must_close_ = false;
+  bool broken_ = false;
+  MonotonicTime started_;  // of the head, then of the body
+  int64_t head_bytes_ = 0;
+  int64_t body_bytes_ = 0;
+  MonotonicTime write_started_;
+  int64_t written_ = 0;
+};
+
+}  // namespace nightshift
+
+#endif  // NIGHTSHIFT_COORDINATOR_HTTP_HTTP_CONNECTION_H_

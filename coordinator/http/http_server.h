@@ -1,0 +1,44 @@
+// Serves HTTP/1.1: turns what a client sends into an HttpRequest, hands it to one function and
+// sends its reply. What the library underneath answers by itself (a malformed head, a method that
+// nobody knows) wears the same envelope.
+//
+// A thread per connection, made when needed. Bodies are handed on as they arrive and never held.
+// Thread-safe; serves until it is stopped or destroyed.
+#ifndef NIGHTSHIFT_COORDINATOR_HTTP_HTTP_SERVER_H_
+#define NIGHTSHIFT_COORDINATOR_HTTP_HTTP_SERVER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "coordinator/http/http_message.h"
+
+namespace nightshift {
+
+// Further connections are answered with 503 and closed.
+inline constexpr int kHttpConnectionsMax = 512;
+
+class HttpServer {
+ public:
+  // Called on the connection's thread, many at a time; what it throws is answered with 500.
+  using Handler = std::function<HttpReply(HttpRequest&)>;
+
+  // `address` is "HOST:PORT", port 0 picks one. When it cannot be listened on, what WhyCannotListen
+  // (base/health_server.h) says. Whether the address may be listened on is the caller's to know.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, Clock& clock,
+                                                           Handler handler);
+  virtual ~HttpServer() = default;
+
+  // "HOST:PORT" with the real port.
+  virtual const std::string& address() const = 0;
+
+  // Ends every connection and waits for its thread: replies under way are cut.
+  virtual void Stop() = 0;
+};
+
+}  // namespace nightshift
+
+#endif  // NIGHTSHIFT_COORDINATOR_HTTP_HTTP_SERVER_H_

@@ -1,0 +1,74 @@
+#include "coordinator/http/batch_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace nightshift {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(BatchRequestTest, EveryFieldIsTaken) {
+  v1::BatchRecord record;
+  HttpReply refusal;
+  ASSERT_TRUE(ParseBatchRequest(
+      R"({"input_file_id":"file-1","endpoint":"/v1/embeddings","completion_window":"90m",
+          "metadata":{"a":"b"},"output_expires_after":{"anchor":"created_at","seconds":7200},
+          "idempotency_key":"k","unknown":[1],
+          "nightshift":{"priority":-3,"max_attempts":2,"budget_usd":1.5,"budget_tokens":10,
+                        "request_timeout":"30s","name":"n"}})",
+      &record, &refusal))
+      << refusal.body;
+  EXPECT_EQ(record.input_file_id(), "file-1");
+  EXPECT_EQ(record.endpoint(), v1::ENDPOINT_EMBEDDINGS);
+  EXPECT_EQ(record.completion_window(), "90m");
+  EXPECT_EQ(record.window_ms(), 90 * 60 * 1000);
+  EXPECT_EQ(record.options().deadline_ms(), record.window_ms());
+  EXPECT_EQ(record.metadata().at("a"), "b");
+  EXPECT_EQ(record.output_expires_after_s(), 7200);
+  EXPECT_EQ(record.idempotency_key(), "k");
+  EXPECT_EQ(record.options().priority(), -3);
+  EXPECT_EQ(record.options().max_attempts(), 2);
+  EXPECT_EQ(record.options().budget_usd(), 1.5);
+  EXPECT_EQ(record.options().budget_tokens(), 10);
+  EXPECT_EQ(record.options().request_timeout_ms(), 30'000);
+  EXPECT_EQ(record.options().name(), "n");
+  EXPECT_EQ(record.body_hash().size(), 64u);
+}
+
+TEST(BatchRequestTest, NullIsAbsent) {
+  v1::BatchRecord record;
+  HttpReply refusal;
+  EXPECT_TRUE(ParseBatchRequest(
+      R"({"input_file_id":"f","endpoint":"/v1/responses","completion_window":"24h","metadata":null,
+          "output_expires_after":null,"idempotency_key":null,"nightshift":null})",
+      &record, &refusal));
+}
+
+TEST(BatchRequestTest, NumbersBeyondTheirTypesAreRefused) {
+  for (const char* priority :
+       {"99999999999", "18446744073709551615", "-9223372036854775808", "1.5", "1e400"}) {
+    v1::BatchRecord record;
+    HttpReply refusal;
+    EXPECT_FALSE(ParseBatchRequest(
+        std::string(
+            R"({"input_file_id":"f","endpoint":"/v1/responses","completion_window":"24h",)") +
+            R"("nightshift":{"priority":)" + priority + "}}",
+        &record, &refusal));
+    EXPECT_EQ(refusal.status, 400) << priority;
+  }
+}
+
+TEST(BatchRequestTest, DepthHasALimit) {
+  std::string deep;
+  for (int i = 0; i < 100'000; ++i) deep += "{\"a\":";
+  v1::BatchRecord record;
+  HttpReply refusal;
+  EXPECT_FALSE(ParseBatchRequest(deep, &record, &refusal));
+  EXPECT_THAT(refusal.body, HasSubstr("not a JSON object"));
+}
+
+}  // namespace
+}  // namespace nightshift

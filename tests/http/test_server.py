@@ -1,0 +1,169 @@
+"""The server beneath the routes: what no client of good will sends, and who is let in."""
+import http.client
+import json
+import os
+import socket
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from http_api import ApiCase, form, requests  # noqa: E402
+from nightshift_testing import run  # noqa: E402
+
+
+class Routes(ApiCase):
+    def test_routes_that_are_not_there(self):
+        for method, path in (("GET", "/"), ("GET", "/v1"), ("GET", "/v1/"), ("GET", "/v1/nothing"),
+                             ("POST", "/v1/uploads"), ("GET", "/v1/files/x/y"), ("POST", "/v1/chat/completions"),
+                             ("GET", "/v1/batches/x/lines"), ("PUT", "/x"), ("PATCH", "/x"), ("DELETE", "/x"),
+                             ("OPTIONS", "/v1/x"), ("GET", "/" + "x" * 600), ("GET", "/v1/%00")):
+            reply = self.call(method, path, body=b"{}" if method in ("POST", "PUT", "PATCH") else None)
+            self.assertEqual((reply.status, reply.error["code"]), (404, "unknown_url"), path)
+            self.assertIn("x-request-id", reply.headers)
+
+    def test_methods_that_a_route_has_not(self):
+        for method, path in (("DELETE", "/v1/files"), ("PUT", "/v1/files/x"), ("POST", "/v1/files/x/content"),
+                             ("PATCH", "/v1/batches"), ("DELETE", "/v1/batches/x"), ("GET", "/v1/batches/x/cancel"),
+                             ("POST", "/v1/models")):
+            reply = self.call(method, path)
+            self.assertEqual((reply.status, reply.error["code"]), (405, "method_not_allowed"), (method, path))
+            self.assertTrue(reply.headers["allow"])
+
+    def test_every_reply_has_an_id_of_its_own(self):
+        ids = {self.call("GET", "/v1/files").headers["x-request-id"] for _ in range(20)}
+        self.assertEqual(len(ids), 20)
+
+    def test_a_connection_serves_many_requests(self):
+        connection = http.client.HTTPConnection(self.http, timeout=20)
+        for path, status in (("/v1/files", 200), ("/v1/nothing", 404), ("/v1/batches/x", 404), ("/healthz", 200)):
+            connection.request("GET", path)
+            reply = connection.getresponse()
+            reply.read()
+            self.assertEqual(reply.status, status)
+        connection.request("POST", "/v1/batches/x/cancel", headers={"Content-Length": "0"})
+        reply = connection.getresponse()
+        self.assertEqual((reply.status, json.loads(reply.read())["error"]["code"]), (404, None))
+
+    # As some clients cancel: no body, and not a word about its length.
+    def test_a_post_without_any_length(self):
+        begun = time.monotonic()
+        reply = self.raw(b"POST /v1/batches/x/cancel HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        self.assertTrue(reply.startswith(b"HTTP/1.1 404"), reply)
+        self.assertLess(time.monotonic() - begun, 5)
+
+
+class Heads(ApiCase):
+    def refused(self, data, status, **options):
+        reply = self.raw(data, **options)
+        self.assertTrue(reply.startswith(b"HTTP/1.1 %d " % status), reply[:200])
+        self.assertEqual(sorted(json.loads(reply.split(b"\r\n\r\n", 1)[1])["error"]),
+                         ["code", "message", "param", "type"])
+
+    def test_heads_that_are_none(self):
+        self.refused(b"GET /v1/files HTTP/1.1\r\nHost localhost\r\n: x\r\n" + b"X" * 9000 + b"\r\n\r\n", 400)
+        self.refused(b"BREW /coffee HTTP/1.1\r\nHost: localhost\r\n\r\n", 400)
+        self.refused(b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 414)
+
+    def test_a_flood_of_headers(self):
+        flood = b"".join(b"X-%d: %s\r\n" % (i, b"y" * 100) for i in range(2000))
+        self.refused(b"GET /v1/files HTTP/1.1\r\nHost: localhost\r\n" + flood + b"\r\n", 431)
+
+    # What a body may hide is never taken for the next request.
+    def test_nothing_follows_a_body_that_was_not_read(self):
+        inner = b"GET /v1/files HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for head in (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(inner),
+                     b"POST /v1/nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(inner),
+                     b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n"
+                     b"Transfer-Encoding: chunked\r\n\r\n" % len(inner)):
+            self.assertEqual(self.raw(head + inner).count(b"HTTP/1.1 "), 1)
+
+    # Two hundred of them, and a supervisor is served at once.
+    def test_slow_clients_stop_nobody(self):
+        host, port = self.http.split(":")
+        slow = [socket.create_connection((host, int(port))) for _ in range(200)]
+        for connection in slow:
+            connection.sendall(b"POST /v1/files HTTP/1.1\r\nHo")
+        times = []
+        for _ in range(20):
+            begun = time.monotonic()
+            self.assertEqual(self.call("GET", "/healthz").status, 200)
+            times.append(time.monotonic() - begun)
+        self.assertLess(sorted(times)[len(times) // 2], 0.1, times)
+        # A byte now and then does not keep a connection.
+        begun = time.monotonic()
+        slow[0].settimeout(30)
+        until = begun + 20
+        while time.monotonic() < until:
+            try:
+                slow[0].sendall(b"s")
+            except OSError:
+                break
+            time.sleep(0.5)
+        self.assertLess(time.monotonic() - begun, 15)
+        for connection in slow:
+            connection.close()
+
+
+class Doors(ApiCase):
+    def test_without_a_token_only_this_machine(self):
+        for name, value, code in (("Host", "evil.example", "foreign_host"), ("Origin", "http://evil.example", "foreign_origin"),
+                                  ("Origin", "null", "foreign_origin")):
+            reply = self.call("GET", "/v1/files", headers={name: value})
+            self.assertEqual((reply.status, reply.error["code"]), (403, code))
+        for name, value in (("Host", "localhost:7480"), ("Host", "[::1]:7480"), ("Origin", "http://127.0.0.1:9")):
+            self.assertEqual(self.call("GET", "/v1/files", headers={name: value}).status, 200)
+        self.assertEqual(self.call("GET", "/healthz", headers={"Host": "any.example"}).status, 200)
+
+    def test_others_are_not_listened_to(self):
+        code, _, err = run("coordinator", "--http", "0.0.0.0:0", "--grpc", "127.0.0.1:0", "--data-dir", self.path("d"))
+        self.assertEqual(code, 2)
+        self.assertIn("--insecure", err)
+
+    def test_a_taken_address_is_named(self):
+        code, _, err = run("coordinator", "--http", self.http, "--grpc", "127.0.0.1:0", "--data-dir", self.path("d"))
+        self.assertEqual(code, 2)
+        self.assertIn(self.http, err)
+
+    def test_health(self):
+        self.assertEqual(self.call("GET", "/healthz").body, b"ok\n")
+        self.assertEqual(self.call("GET", "/readyz").body, b"ready\n")
+
+
+class WithToken(ApiCase):
+    def start_coordinator(self):
+        super().start_coordinator("--token-file", self.write("token", "open sesame\n"))
+
+    def test_a_token_is_asked_for(self):
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "open sesame"},
+                        {"Authorization": "Bearer open sesame and more"}):
+            for method, path in (("GET", "/v1/files"), ("POST", "/v1/files"), ("POST", "/v1/batches"), ("GET", "/x")):
+                reply = self.call(method, path, headers=headers)
+                self.assertEqual((reply.status, reply.error["type"], reply.error["code"]),
+                                 (401, "authentication_error", "invalid_api_key"))
+        headers = {"Authorization": "Bearer open sesame", "Host": "a.name.example"}
+        self.assertEqual(self.call("GET", "/v1/files", headers=headers).status, 200)
+        self.assertEqual(self.call("GET", "/healthz").status, 200)
+        self.coordinator.end()
+        self.assertNotIn("sesame", "\n".join(self.coordinator.out + self.coordinator.err))
+
+
+class Restarting(ApiCase):
+    # What an upload had brought is not taken for a file, and nothing hangs.
+    def test_it_ends_while_clients_are_served(self):
+        host, port = self.http.split(":")
+        body, kind = form([("file", "in.jsonl", requests(1000)), ("purpose", None, "batch")])
+        idle = socket.create_connection((host, int(port)))
+        half = socket.create_connection((host, int(port)))
+        half.sendall((f"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n"
+                      f"Content-Length: {len(body)}\r\n\r\n").encode() + body[:5000])
+        begun = time.monotonic()
+        self.assertEqual(self.coordinator.end(), 0)
+        self.assertLess(time.monotonic() - begun, 10)
+        idle.close()
+        half.close()
+        self.assertEqual(self.files_on_disk(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
