@@ -26,6 +26,7 @@
 #include "coordinator/data_dir.h"
 #include "coordinator/grant_loop.h"
 #include "coordinator/http/http_service.h"
+#include "coordinator/http/metrics.h"
 #include "coordinator/jobs/recovery.h"
 #include "coordinator/maintenance/disk_watcher.h"
 #include "coordinator/maintenance/expirer.h"
@@ -36,6 +37,7 @@
 #include "coordinator/rpc/worker_service.h"
 #include "coordinator/rpc/worker_streams.h"
 #include "proto/channel.h"
+#include "storage/metered_store.h"
 #include "storage/rocksdb_store.h"
 #include "storage/schema.h"
 
@@ -96,7 +98,7 @@ class CoordinatorImpl final : public Coordinator {
 
   absl::Status OpenHttp() {
     if (http_ == nullptr) return absl::OkStatus();
-    return http_->Open({store_.get(), dispatcher_.get(), committer_.get(),
+    return http_->Open({store_.get(), dispatcher_.get(), committer_.get(), &metrics_,
                         absl::StrCat(options_.data_dir, "/files"), temporary_dir_});
   }
 
@@ -104,7 +106,9 @@ class CoordinatorImpl final : public Coordinator {
     RETURN_IF_ERROR(CheckNoUnfinishedRestore(options_.data_dir));
     RocksDbStoreOptions store_options;
     store_options.path = StoreDir();
-    ASSIGN_OR_RETURN(store_, OpenRocksDbStore(store_options));
+    ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenRocksDbStore(store_options));
+    store_ = NewMeteredStore(std::move(store), clock_,
+                             [this](absl::Duration took) { metrics_.OnStoreCommit(took); });
     RETURN_IF_ERROR(PrepareSchema(*store_));
     RETURN_IF_ERROR(DropUnsealedJobs(*store_));
     // A disk that is full was told above: that is the nearer cause.
@@ -150,11 +154,11 @@ class CoordinatorImpl final : public Coordinator {
     streams_ = std::make_unique<WorkerStreams>(
         *dispatcher_, clock_, [this](WorkerNumber worker) { committer_->DropWaiting(worker); });
     committer_ = std::make_unique<Committer>(
-        CommitterOptions{}, *store_, *dispatcher_, clock_,
+        CommitterOptions{.observer = &metrics_}, *store_, *dispatcher_, clock_,
         [this](const Outgoing& outgoing) { streams_->Send(outgoing); },
         [this](absl::Status status) { OnBroken(std::move(status)); });
-    grant_loop_ =
-        std::make_unique<GrantLoop>(*store_, *dispatcher_, *committer_, *streams_, clock_);
+    grant_loop_ = std::make_unique<GrantLoop>(*store_, *dispatcher_, *committer_, *streams_, clock_,
+                                              [this](int requests) { metrics_.OnLease(requests); });
     backups_ = std::make_unique<BackupMaker>(
         *store_, *dispatcher_, store_id_, options_.data_dir,
         options_.backup_dir.empty() ? DefaultBackupFolder(options_.data_dir) : options_.backup_dir);
@@ -266,6 +270,7 @@ class CoordinatorImpl final : public Coordinator {
   const CoordinatorOptions options_;
   Clock& clock_;
   const TokenCheck token_;
+  Metrics metrics_;
   std::string temporary_dir_;
   std::string store_id_;
   std::string address_;

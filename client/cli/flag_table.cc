@@ -105,8 +105,8 @@ std::vector<FlagSpec>& Table() {
       // Servers.
       {"grpc", 0, kText, "ADDR", "127.0.0.1:7440", "listen here for workers and clients",
        kCoordinator, kNoMinimum},
-      {"http", 0, kText, "ADDR", "127.0.0.1:7480", "serve the Batch API, /healthz and /readyz here",
-       kCoordinator, kNoMinimum},
+      {"http", 0, kText, "ADDR", "127.0.0.1:7480",
+       "serve the Batch API, /metrics, /healthz and /readyz here", kCoordinator, kNoMinimum},
       {"http", 0, kText, "ADDR", "127.0.0.1:7481", "answer /healthz and /readyz here", kWorker,
        kNoMinimum},
       {"lease-ttl", 0, kDuration, "DURATION", "30s",

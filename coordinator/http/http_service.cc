@@ -98,12 +98,23 @@ class HttpServiceImpl final : public HttpService {
       const absl::Status ready = Ready();
       return ready.ok() ? TextReply(200, "ready") : TextReply(kUnavailable, ready.message());
     }
+    if (request.path == "/metrics") return MetricsReply();
     HttpReply refusal;
     if (!gate_.Admits(request, &refusal)) return refusal;
     if (!absl::StartsWith(request.path, "/v1/")) return UnknownRoute(request);
     const std::shared_ptr<OpenApi> open = Current();
     if (open == nullptr) return ErrorReply(absl::UnavailableError("Starting or stopping."));
     return open->api->Handle(request);
+  }
+
+  // For whoever may reach the port: figures, no names of people's.
+  HttpReply MetricsReply() const {
+    const std::shared_ptr<OpenApi> open = Current();
+    if (open == nullptr) return TextReply(kUnavailable, "starting or stopping");
+    HttpReply reply;
+    reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    reply.body = open->parts.metrics->Render(*open->parts.dispatcher, clock_.Now());
+    return reply;
   }
 
   absl::Status Ready() const {

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "coordinator/commit/command_sink.h"
 #include "coordinator/core/dispatcher.h"
+#include "coordinator/http/metrics.h"
 #include "storage/store.h"
 
 namespace nightshift {
@@ -29,6 +30,7 @@ struct HttpServiceParts {
   Store* store;
   Dispatcher* dispatcher;
   CommandSink* committer;
+  Metrics* metrics;
   std::string files_dir;      // of uploaded files
   std::string temporary_dir;  // of submissions
 };

@@ -130,6 +130,57 @@ class Doors(ApiCase):
         self.assertEqual(self.call("GET", "/readyz").body, b"ready\n")
 
 
+class Metrics(ApiCase):
+    def metrics(self):
+        reply = self.call("GET", "/metrics")
+        self.assertEqual(reply.status, 200)
+        self.assertIn("text/plain", reply.headers["content-type"])
+        values = {}
+        for line in reply.body.decode().splitlines():
+            if line and not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                values[name] = float(value)
+        return values
+
+    def test_counters_agree_with_what_has_happened(self):
+        before = self.metrics()
+        self.assertEqual(before['nightshift_requests_total{outcome="succeeded"}'], 0)
+        self.assertEqual(before["nightshift_backlog_seconds"], 0)
+        self.start_worker()
+        failing = requests(3, '<<{"status":400}>> %d').replace('"custom_id": "r', '"custom_id": "f')
+        self.until(self.created(self.uploaded(requests(50) + failing)), "completed")
+        values = self.metrics()
+        backend = next(name.split('"')[1] for name in values if name.startswith("nightshift_cost_usd_total{"))
+        self.assertEqual(values['nightshift_requests_total{outcome="failed"}'], 3)
+        self.assertEqual(values['nightshift_requests_total{outcome="succeeded"}'], 50)
+        self.assertGreaterEqual(values[f'nightshift_attempts_total{{backend="{backend}",result="answered"}}'], 50)
+        self.assertEqual(values[f'nightshift_attempts_total{{backend="{backend}",result="invalid_request"}}'], 3)
+        self.assertGreaterEqual(values[f'nightshift_request_latency_seconds_count{{backend="{backend}"}}'], 50)
+        self.assertGreater(values[f'nightshift_tokens_total{{backend="{backend}",direction="completion"}}'], 0)
+        self.assertGreater(values[f'nightshift_backend_concurrency_limit{{backend="{backend}"}}'], 0)
+        self.assertIn(f'nightshift_backend_in_flight{{backend="{backend}"}}', values)
+        self.assertEqual(values['nightshift_workers{state="connected"}'], 1)
+        self.assertGreaterEqual(values["nightshift_lease_requests_count"], 1)
+        self.assertGreaterEqual(values["nightshift_lease_requests_sum"], 53)
+        self.assertGreater(values["nightshift_store_commit_seconds_count"], 0)
+        for name in ("nightshift_duplicate_results_total", "nightshift_lapsed_leases_total",
+                     "nightshift_pending_requests", "nightshift_backlog_seconds"):
+            self.assertIn(name, values)
+
+    # What never ran is counted when the job has ended, and so is what waits now.
+    def test_cancelled_and_pending_requests(self):
+        batch = self.created(self.uploaded(requests(20)))
+        self.until(batch, "in_progress")
+        values = self.metrics()
+        self.assertEqual((values["nightshift_pending_requests"], values["nightshift_backlog_seconds"]),
+                         (20, float("inf")))
+        self.call("POST", f"/v1/batches/{batch}/cancel")
+        self.until(batch, "cancelled")
+        values = self.metrics()
+        self.assertEqual(values['nightshift_requests_total{outcome="cancelled"}'], 20)
+        self.assertEqual(values["nightshift_pending_requests"], 0)
+
+
 class WithToken(ApiCase):
     def start_coordinator(self):
         super().start_coordinator("--token-file", self.write("token", "open sesame\n"))

@@ -48,6 +48,7 @@ FENCED = {
     "rocksdb/": {"storage"},
     "curl/": {"worker/backends"},
     "httplib.h": {"base", "client/sim", "coordinator/http", "worker/http"},
+    "prometheus/": {"coordinator/http"},
     "simdjson.h": {"base", "worker/backends"},
     "spdlog/": {"base"},
     "CLI/": {"client", "client/cli", "client/commands", "client/sim"},
