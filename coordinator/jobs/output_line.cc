@@ -59,7 +59,29 @@ std::string CodeOfClass(v1::ErrorClass error_class) {
   return error_class == v1::ERROR_CLASS_NONE ? "unknown_error" : ErrorClassWord(error_class);
 }
 
-void AppendAccounting(const v1::OutcomeRecord& outcome, std::string* out) {
+// What not every backend tells and not every call measures: only where it is known.
+void AppendDetails(const v1::AttemptTiming& timing, const v1::Usage& usage, std::string* out) {
+  const auto add = [out](absl::string_view name, bool known, auto number) {
+    if (!known) return;
+    Append(out, ",\"");
+    Append(out, name);
+    Append(out, "\":");
+    AppendNumber(out, number);
+  };
+  add("cached_tokens", usage.cached_tokens() > 0, usage.cached_tokens());
+  add("reasoning_tokens", usage.reasoning_tokens() > 0, usage.reasoning_tokens());
+  add("connect_ms", timing.has_connect_ms(), timing.connect_ms());
+  add("first_byte_ms", timing.has_first_byte_ms(), timing.first_byte_ms());
+  add("gap_mean_ms", timing.has_gap_mean_ms(), timing.gap_mean_ms());
+  add("gap_max_ms", timing.has_gap_max_ms(), timing.gap_max_ms());
+  add("server_queue_ms", timing.has_server_queue_ms(), timing.server_queue_ms());
+  add("server_prompt_ms", timing.has_server_prompt_ms(), timing.server_prompt_ms());
+  add("server_completion_ms", timing.has_server_completion_ms(), timing.server_completion_ms());
+}
+
+// `partial` is what had come of a streamed answer that broke off; empty = nothing.
+void AppendAccounting(const v1::OutcomeRecord& outcome, absl::string_view partial,
+                      std::string* out) {
   const v1::AttemptTiming& timing = outcome.timing();
   const v1::Usage& usage = outcome.usage();
   Append(out, "{\"attempts\":");
@@ -92,11 +114,16 @@ void AppendAccounting(const v1::OutcomeRecord& outcome, std::string* out) {
     AppendText(out, outcome.flags(i));
   }
   out->push_back(']');
+  AppendDetails(timing, usage, out);
   if (outcome.kind() != v1::OUTCOME_SUCCEEDED) {
     Append(out, ",\"error_class\":");
     AppendTextOrNull(out, outcome.error_class() == v1::ERROR_CLASS_NONE
                               ? std::string()
                               : ErrorClassWord(outcome.error_class()));
+  }
+  if (!partial.empty()) {
+    Append(out, ",\"partial_response\":");
+    Append(out, partial);
   }
   out->push_back('}');
 }
@@ -113,7 +140,8 @@ void AppendOutputLine(absl::string_view job_id, uint64_t index, absl::string_vie
   AppendNumber(out, index);
   Append(out, "\",\"custom_id\":");
   AppendText(out, custom_id);
-  if (succeeded || (outcome.http_status() > 0 && !body.empty())) {
+  const bool has_response = succeeded || (outcome.http_status() > 0 && !body.empty());
+  if (has_response) {
     Append(out, ",\"response\":{\"status_code\":");
     AppendNumber(out, outcome.http_status() > 0 ? outcome.http_status() : kStatusOk);
     Append(out, ",\"request_id\":");
@@ -130,7 +158,7 @@ void AppendOutputLine(absl::string_view job_id, uint64_t index, absl::string_vie
     out->push_back('}');
   }
   Append(out, ",\"nightshift\":");
-  AppendAccounting(outcome, out);
+  AppendAccounting(outcome, has_response ? absl::string_view() : body, out);
   Append(out, "}\n");
 }
 

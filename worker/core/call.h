@@ -39,6 +39,7 @@ enum class Transport {
   kTooLarge,         // the response passed the body limit
   kBadProtocol,      // not HTTP
   kAborted,          // by Abort(): nobody wants the answer
+  kNotSent,          // this kind of server cannot be asked that; nothing was sent
 };
 
 struct CallOutcome {
@@ -49,6 +50,7 @@ struct CallOutcome {
   // The answer on one line. For a streamed call the whole answer put together again.
   std::string body;
   bool body_is_json = false;
+  bool body_is_partial = false;  // of a stream that broke off: what had come before
   // A streamed call that broke off, or an error inside a 200: why. Empty = whole.
   std::string incomplete;
   std::string request_id;                             // of the backend's headers; may be empty
@@ -60,6 +62,8 @@ struct CallOutcome {
   std::string finish_reason;
   bool has_answer = false;    // it has the shape of an answer for its endpoint
   bool empty_answer = false;  // … and no text in it
+  bool refused = false;       // the model declined to answer
+  bool repetitive = false;    // its text ends in one phrase over and over
   std::string error_message;  // the backend's own words
   std::string error_type;
   std::string error_code;  // as a string whatever it was

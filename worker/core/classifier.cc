@@ -44,6 +44,8 @@ constexpr TransportRow kTransports[] = {
      "incomplete_response", "the answer is larger than this worker accepts and was cut off"},
     {Transport::kBadProtocol, Verdict::kRetry, v1::ERROR_CLASS_CONNECTION_ERROR, "connection_error",
      "what the backend sent is not HTTP"},
+    {Transport::kNotSent, Verdict::kRejected, v1::ERROR_CLASS_INVALID_REQUEST,
+     "unsupported_by_backend", "this kind of backend cannot be asked that"},
     {Transport::kAborted, Verdict::kAborted, v1::ERROR_CLASS_CANCELLED, "aborted",
      "the call was given up"},
 };

@@ -62,6 +62,8 @@ v1::AttemptResult MakeResult(CallOutcome&& outcome, Classification&& classificat
   }
   if (!classification.code.empty()) {
     result.set_error_code(std::move(classification.code));
+    // For a person to look at: what the model had said before the stream broke off.
+    if (outcome.body_is_partial && outcome.body_is_json) result.set_body(std::move(outcome.body));
   } else {
     result.set_http_status(outcome.http_status);
     if (outcome.request_id.empty()) {
@@ -81,6 +83,8 @@ v1::AttemptResult MakeResult(CallOutcome&& outcome, Classification&& classificat
   }
   if (IsTruncation(finish_reason)) result.add_flags("truncated");
   if (finish_reason == "content_filter") result.add_flags("filtered");
+  if (outcome.refused) result.add_flags("refused");
+  if (outcome.repetitive) result.add_flags("repetitive");
   result.set_finish_reason(finish_reason);
   if (outcome.retry_after > absl::ZeroDuration()) {
     result.set_retry_after_ms(absl::ToInt64Milliseconds(outcome.retry_after));

@@ -104,6 +104,41 @@ TEST_F(OutputLineTest, FailureWithoutAnswerHasErrorAndNoResponse) {
       << line;
 }
 
+TEST_F(OutputLineTest, DetailsAreThereWhereTheyAreKnown) {
+  v1::AttemptTiming& timing = *outcome_.mutable_timing();
+  timing.set_connect_ms(0);
+  timing.set_first_byte_ms(30);
+  timing.set_gap_mean_ms(10.25);
+  timing.set_gap_max_ms(40);
+  timing.set_server_queue_ms(0.5);
+  timing.set_server_prompt_ms(2);
+  timing.set_server_completion_ms(17);
+  outcome_.mutable_usage()->set_cached_tokens(4);
+  outcome_.mutable_usage()->set_reasoning_tokens(1);
+  const std::string line = Line("{}");
+  EXPECT_NE(line.find(R"("flags":[],"cached_tokens":4,"reasoning_tokens":1,"connect_ms":0,)"
+                      R"("first_byte_ms":30,"gap_mean_ms":10.25,"gap_max_ms":40,)"
+                      R"("server_queue_ms":0.5,"server_prompt_ms":2,"server_completion_ms":17}})"),
+            std::string::npos)
+      << line;
+}
+
+// What a stream had brought before it broke off is shown beside the accounting, never as a
+// response.
+TEST_F(OutputLineTest, PartOfAnAnswerIsShownApart) {
+  outcome_.set_kind(v1::OUTCOME_FAILED);
+  outcome_.set_http_status(0);
+  outcome_.set_error_class(v1::ERROR_CLASS_INCOMPLETE_RESPONSE);
+  outcome_.set_error_code("incomplete_response");
+  const std::string line = Line(R"({"choices":[1]})");
+  EXPECT_NE(line.find(R"("response":null,"error":{"code":"incomplete_response")"),
+            std::string::npos);
+  EXPECT_NE(line.find(R"("error_class":"incomplete_response",)"
+                      R"("partial_response":{"choices":[1]}}})"),
+            std::string::npos)
+      << line;
+}
+
 // A 503 with an empty body: there is a status, but nothing to show.
 TEST_F(OutputLineTest, FailureWithoutBodyOrCodeStillSaysSomething) {
   outcome_.set_kind(v1::OUTCOME_FAILED);

@@ -198,6 +198,8 @@ TEST(ClassifierTest, TransportDecidesWhenNoWholeResponseCame) {
        "incomplete_response"},
       {Transport::kBadProtocol, Verdict::kRetry, v1::ERROR_CLASS_CONNECTION_ERROR,
        "connection_error"},
+      {Transport::kNotSent, Verdict::kRejected, v1::ERROR_CLASS_INVALID_REQUEST,
+       "unsupported_by_backend"},
       {Transport::kAborted, Verdict::kAborted, v1::ERROR_CLASS_CANCELLED, "aborted"},
   };
   std::set<std::string> messages;

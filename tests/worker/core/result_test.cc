@@ -70,6 +70,31 @@ TEST(ResultTest, TruncatedAndEmptyAnswersAreFlagged) {
   EXPECT_EQ(Make(filtered).flags(0), "filtered");
 }
 
+TEST(ResultTest, RefusalsAndRepetitionAreFlagged) {
+  CallOutcome outcome = Complete(200, "{}", true);
+  outcome.has_answer = true;
+  outcome.refused = true;
+  outcome.repetitive = true;
+  const v1::AttemptResult result = Make(outcome);
+  ASSERT_EQ(result.flags_size(), 2);
+  EXPECT_EQ(result.flags(0), "refused");
+  EXPECT_EQ(result.flags(1), "repetitive");
+}
+
+// What came before a stream broke off is there to be looked at, but must not pass for a response.
+TEST(ResultTest, PartOfABrokenStreamIsKeptWithoutAStatus) {
+  CallOutcome outcome = Complete(200, R"({"choices":[]})", true);
+  outcome.incomplete = "the stream ended without [DONE]";
+  outcome.has_answer = true;
+  EXPECT_EQ(Make(outcome).body(), "");
+  outcome.body_is_partial = true;
+  const v1::AttemptResult result = Make(outcome);
+  EXPECT_EQ(result.kind(), v1::AttemptResult::RETRY);
+  EXPECT_EQ(result.error_code(), "incomplete_response");
+  EXPECT_EQ(result.http_status(), 0);
+  EXPECT_EQ(result.body(), R"({"choices":[]})");
+}
+
 TEST(ResultTest, RejectionOverHttpHasStatusAndBodyAndNoCode) {
   CallOutcome outcome = Complete(400, R"({"error":{"message":"no"}})", true);
   outcome.error_message = "no";
