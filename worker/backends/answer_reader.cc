@@ -1,5 +1,6 @@
 #include "worker/backends/answer_reader.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/ascii.h"
@@ -7,6 +8,7 @@
 #include "simdjson.h"
 #include "worker/backends/answer_errors.h"
 #include "worker/backends/lenient_json.h"
+#include "worker/backends/repetition.h"
 
 namespace nightshift {
 namespace {
@@ -88,6 +90,21 @@ bool HasContent(const object& from, const char* key) {
   return false;
 }
 
+bool HasPartOfType(const object& from, const char* key, std::string_view wanted) {
+  array parts;
+  if (!GetArray(from, key, parts)) return false;
+  for (const element& part : parts) {
+    object members;
+    std::string_view type;
+    if (part.get(members) == simdjson::SUCCESS && GetString(members, "type", type) &&
+        type == wanted)
+      return true;
+  }
+  return false;
+}
+
+absl::string_view ToView(std::string_view text) { return {text.data(), text.size()}; }
+
 // --- the endpoints ----------------------------------------------------------------------------
 
 void ReadChoices(Endpoint endpoint, const object& body, AnswerFacts& facts) {
@@ -112,12 +129,17 @@ void ReadChoices(Endpoint endpoint, const object& body, AnswerFacts& facts) {
       std::string_view text;
       all_shaped = all_shaped && GetString(choice, "text", text);
       any_content = any_content || !IsBlank(text);
+      facts.repetitive = facts.repetitive || EndsInRepetition(ToView(text));
     } else {
       object message;
       if (!GetObject(choice, "message", message)) {
         all_shaped = false;
         continue;
       }
+      std::string_view text;
+      if (GetString(message, "content", text))
+        facts.repetitive = facts.repetitive || EndsInRepetition(ToView(text));
+      facts.refused = facts.refused || HasText(message, "refusal");
       any_content = any_content || HasContent(message, "content") ||
                     HasItems(message, "tool_calls") || HasMembers(message, "function_call") ||
                     HasText(message, "refusal") || HasMembers(message, "audio");
@@ -177,12 +199,14 @@ void ReadResponse(const object& body, AnswerFacts& facts) {
     if (item.get(entry) != simdjson::SUCCESS || !GetString(entry, "type", type)) continue;
     if (type == "reasoning") continue;
     if (type != "message" || HasContent(entry, "content")) facts.empty_answer = false;
+    facts.refused = facts.refused || HasPartOfType(entry, "content", "refusal");
   }
 }
 
 void ReadMessage(const object& body, AnswerFacts& facts) {
   std::string_view reason;
   if (GetString(body, "stop_reason", reason)) facts.finish_reason = std::string(reason);
+  facts.refused = reason == "refusal";
   array content;
   if (!GetArray(body, "content", content)) return;
   facts.has_answer = true;
@@ -193,6 +217,9 @@ void ReadMessage(const object& body, AnswerFacts& facts) {
     if (item.get(block) != simdjson::SUCCESS || !GetString(block, "type", type)) continue;
     if (type == "thinking" || type == "redacted_thinking") continue;
     if (type != "text" || HasText(block, "text")) facts.empty_answer = false;
+    std::string_view text;
+    if (GetString(block, "text", text))
+      facts.repetitive = facts.repetitive || EndsInRepetition(ToView(text));
   }
 }
 
@@ -201,6 +228,13 @@ void ReadList(const object& body, const char* key, AnswerFacts& facts) {
   if (!GetArray(body, key, items)) return;
   facts.has_answer = true;
   facts.empty_answer = items.begin() == items.end();
+}
+
+// A count one level down: {"prompt_tokens_details":{"cached_tokens":3}}.
+void GetDetail(const object& usage, const char* details, const char* key, int64_t& value) {
+  object members;
+  int64_t count = 0;
+  if (GetObject(usage, details, members) && GetCount(members, key, count)) value = count;
 }
 
 void ReadUsage(const object& body, AnswerFacts& facts) {
@@ -213,20 +247,52 @@ void ReadUsage(const object& body, AnswerFacts& facts) {
   // Servers of rerankers and classifiers tell only the sum, which is the prompt.
   const bool total = !prompt && !completion && GetCount(usage, "total_tokens", facts.prompt_tokens);
   facts.usage_known = prompt || completion || total;
-  if (!facts.usage_known) facts.prompt_tokens = facts.completion_tokens = 0;
+  if (!facts.usage_known) {
+    facts.prompt_tokens = facts.completion_tokens = 0;
+    return;
+  }
+  GetDetail(usage, "prompt_tokens_details", "cached_tokens", facts.cached_tokens);
+  GetDetail(usage, "input_tokens_details", "cached_tokens", facts.cached_tokens);
+  GetDetail(usage, "completion_tokens_details", "reasoning_tokens", facts.reasoning_tokens);
+  GetDetail(usage, "output_tokens_details", "reasoning_tokens", facts.reasoning_tokens);
+  int64_t read_from_cache = 0;  // Anthropic's word
+  if (GetCount(usage, "cache_read_input_tokens", read_from_cache))
+    facts.cached_tokens = read_from_cache;
 }
 
-// Cerebras tells how long a request waited and was read before the first token.
+// A time that can be one; `factor` makes milliseconds of it.
+void GetTime(const object& from, const char* key, double factor, double& milliseconds) {
+  constexpr double kAnyTimeMax = 1e9;
+  double told = 0;
+  if (from.at_key(key).get(told) != simdjson::SUCCESS) return;
+  told *= factor;
+  if (std::isfinite(told) && told >= 0 && told < kAnyTimeMax) milliseconds = told;
+}
+
+// Cerebras: {"time_info":{"queue_time","prompt_time","completion_time"}}, in seconds. What a
+// request waited and was read for is the time to its first token.
 void ReadTimeInfo(const object& body, AnswerFacts& facts) {
   object info;
   if (!GetObject(body, "time_info", info)) return;
-  double queue = 0;
-  double prompt = 0;
-  const bool told = info.at_key("prompt_time").get(prompt) == simdjson::SUCCESS;
-  if (info.at_key("queue_time").get(queue) != simdjson::SUCCESS) queue = 0;
-  const double seconds = queue + prompt;
-  if (told && std::isfinite(seconds) && seconds >= 0 && seconds < 1e6)
-    facts.ttft_ms = seconds * 1e3;
+  constexpr double kPerSecond = 1e3;
+  GetTime(info, "queue_time", kPerSecond, facts.server.queue_ms);
+  GetTime(info, "prompt_time", kPerSecond, facts.server.prompt_ms);
+  GetTime(info, "completion_time", kPerSecond, facts.server.completion_ms);
+  if (facts.server.prompt_ms >= 0)
+    facts.ttft_ms = std::max(0.0, facts.server.queue_ms) + facts.server.prompt_ms;
+}
+
+// llama.cpp: {"timings":{"cache_n","prompt_ms","predicted_ms",…}}. It leaves the wait for a slot
+// out.
+void ReadTimings(const object& body, AnswerFacts& facts) {
+  object timings;
+  if (!GetObject(body, "timings", timings)) return;
+  GetTime(timings, "load_ms", 1, facts.server.queue_ms);
+  GetTime(timings, "prompt_ms", 1, facts.server.prompt_ms);
+  GetTime(timings, "predicted_ms", 1, facts.server.completion_ms);
+  int64_t cached = 0;
+  if (facts.cached_tokens == 0 && GetCount(timings, "cache_n", cached))
+    facts.cached_tokens = cached;
 }
 
 void ReadSuccess(Endpoint endpoint, const element& document, AnswerFacts& facts) {
@@ -270,6 +336,7 @@ void ReadSuccess(Endpoint endpoint, const element& document, AnswerFacts& facts)
   }
   ReadUsage(body, facts);
   ReadTimeInfo(body, facts);
+  ReadTimings(body, facts);
   if (facts.finish_reason.size() > 64) facts.finish_reason = OneLine(facts.finish_reason, 64);
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "base/endpoint.h"
+#include "worker/backends/server_times.h"
 
 namespace nightshift {
 
@@ -21,11 +22,15 @@ struct AnswerFacts {
   bool usage_known = false;
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
+  int64_t cached_tokens = 0;     // of the prompt; 0 = none, or not told
+  int64_t reasoning_tokens = 0;  // of the completion
 
   // In the backend's own word: "stop", "length", "end_turn", "max_output_tokens", …
   std::string finish_reason;
   bool has_answer = false;    // the shape of an answer for this endpoint
   bool empty_answer = false;  // … and nothing in it: no text, no tool call, no vector
+  bool refused = false;       // the model declined: a refusal instead of a text
+  bool repetitive = false;    // the text ends in one phrase over and over
   // Why a 2xx is no whole answer: an error in its body, or a generation that was aborted.
   std::string incomplete;
 
@@ -36,6 +41,7 @@ struct AnswerFacts {
 
   // Time to the first token where the backend tells it; negative = not told.
   double ttft_ms = -1;
+  ServerTimes server;
 };
 
 class AnswerReader {

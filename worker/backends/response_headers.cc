@@ -31,6 +31,11 @@ double SecondsFrom(absl::string_view value) {
   return seconds;
 }
 
+int64_t CountFrom(absl::string_view value) {
+  int64_t count = -1;
+  return absl::SimpleAtoi(value, &count) && count >= 0 ? count : -1;
+}
+
 // "33011.38" (seconds) or "1m3.2s" and "6ms"; zero when it is neither.
 absl::Duration ResetFrom(absl::string_view value) {
   const double seconds = SecondsFrom(value);
@@ -48,6 +53,8 @@ void ResponseHeaders::Clear() {
   request_id_.clear();
   location_.clear();
   server_.clear();
+  server_times_ = ServerTimes();
+  prompt_tokens_ = completion_tokens_ = -1;
   retry_after_.clear();
   retry_after_ms_.clear();
   rate_limit_count_ = 0;
@@ -92,6 +99,14 @@ void ResponseHeaders::TakeLine(absl::string_view line) {
     location_ = Printable(value, 256);
   } else if (absl::EqualsIgnoreCase(name, "server")) {
     server_ = Printable(value, 64);
+  } else if (absl::EqualsIgnoreCase(name, "x-queue-time")) {
+    server_times_.queue_ms = SecondsFrom(value);
+  } else if (absl::EqualsIgnoreCase(name, "x-inference-time")) {
+    server_times_.completion_ms = SecondsFrom(value);
+  } else if (absl::EqualsIgnoreCase(name, "x-prompt-tokens")) {
+    prompt_tokens_ = CountFrom(value);
+  } else if (absl::EqualsIgnoreCase(name, "x-generated-tokens")) {
+    completion_tokens_ = CountFrom(value);
   } else if (absl::StartsWithIgnoreCase(name, "x-ratelimit-")) {
     TakeRateLimit(name.substr(12), value);
   }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "worker/backends/server_times.h"
 #include "worker/core/rate_limit.h"
 
 namespace nightshift {
@@ -29,6 +30,10 @@ class ResponseHeaders {
   const std::string& request_id() const { return request_id_; }
   const std::string& location() const { return location_; }
   const std::string& server() const { return server_; }
+  // TGI tells both in headers, also where the body has no account.
+  const ServerTimes& server_times() const { return server_times_; }
+  int64_t prompt_tokens() const { return prompt_tokens_; }  // -1 = not told
+  int64_t completion_tokens() const { return completion_tokens_; }
 
   // How long the backend wants to be left alone, at most kRetryAfterMax; zero = not told. Taken
   // from retry-after-ms, else retry-after (seconds or a date), else, when `refused_for_quota`, from
@@ -58,6 +63,9 @@ class ResponseHeaders {
   std::string request_id_;
   std::string location_;
   std::string server_;
+  ServerTimes server_times_;
+  int64_t prompt_tokens_ = -1;
+  int64_t completion_tokens_ = -1;
   std::string retry_after_;
   std::string retry_after_ms_;
   NamedLimit rate_limits_[kRateLimitsMax];

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/backends/lenient_json.h"
+#include "worker/backends/repetition.h"
 
 namespace nightshift {
 namespace {
@@ -299,6 +300,94 @@ TEST(AnswerReaderTest, UsageInAllSpellings) {
     EXPECT_EQ(facts.prompt_tokens, c.prompt) << c.usage;
     EXPECT_EQ(facts.completion_tokens, c.completion) << c.usage;
   }
+}
+
+TEST(AnswerReaderTest, PartsOfTheUsageInAllSpellings) {
+  struct Row {
+    Endpoint endpoint;
+    const char* usage;
+    int64_t cached;
+    int64_t reasoning;
+  };
+  for (
+      const Row& row : {
+          Row{Endpoint::kChatCompletions,
+              R"({"prompt_tokens":9,"completion_tokens":8,"prompt_tokens_details":{"cached_tokens":4},
+               "completion_tokens_details":{"reasoning_tokens":5}})",
+              4, 5},
+          Row{Endpoint::kResponses,
+              R"({"input_tokens":9,"output_tokens":8,"input_tokens_details":{"cached_tokens":3},
+               "output_tokens_details":{"reasoning_tokens":2}})",
+              3, 2},
+          Row{Endpoint::kMessages,
+              R"({"input_tokens":9,"output_tokens":8,"cache_read_input_tokens":7})", 7, 0},
+          Row{Endpoint::kChatCompletions,
+              R"({"prompt_tokens":9,"completion_tokens":8,"prompt_tokens_details":null})", 0, 0},
+      }) {
+    const AnswerFacts facts =
+        Read(row.endpoint, 200, std::string(R"({"usage":)") + row.usage + "}");
+    EXPECT_TRUE(facts.usage_known);
+    EXPECT_EQ(facts.cached_tokens, row.cached) << row.usage;
+    EXPECT_EQ(facts.reasoning_tokens, row.reasoning) << row.usage;
+  }
+}
+
+TEST(AnswerReaderTest, TimesAsServersTellThem) {
+  const AnswerFacts cerebras = ReadChat(
+      R"({"choices":[],"time_info":{"queue_time":0.5,"prompt_time":0.25,"completion_time":1.5}})");
+  EXPECT_EQ(cerebras.server.queue_ms, 500);
+  EXPECT_EQ(cerebras.server.prompt_ms, 250);
+  EXPECT_EQ(cerebras.server.completion_ms, 1500);
+  EXPECT_EQ(cerebras.ttft_ms, 750);
+  const AnswerFacts llama = ReadChat(
+      R"({"choices":[],"timings":{"cache_n":12,"prompt_ms":7.5,"predicted_ms":40,"prompt_n":3}})");
+  EXPECT_FALSE(llama.server.queue_ms >= 0);
+  EXPECT_EQ(llama.server.prompt_ms, 7.5);
+  EXPECT_EQ(llama.server.completion_ms, 40);
+  EXPECT_EQ(llama.cached_tokens, 12);
+  EXPECT_LT(llama.ttft_ms, 0);
+  const AnswerFacts none =
+      ReadChat(R"({"choices":[],"time_info":null,"timings":{"prompt_ms":-1}})");
+  EXPECT_FALSE(none.server.known());
+}
+
+TEST(AnswerReaderTest, RefusalsAreTold) {
+  EXPECT_TRUE(
+      ReadChat(R"({"choices":[{"message":{"content":null,"refusal":"I cannot"}}]})").refused);
+  EXPECT_FALSE(ReadChat(R"({"choices":[{"message":{"content":"x","refusal":null}}]})").refused);
+  EXPECT_TRUE(Read(Endpoint::kMessages, 200, R"({"content":[],"stop_reason":"refusal"})").refused);
+  EXPECT_TRUE(
+      Read(
+          Endpoint::kResponses, 200,
+          R"({"status":"completed","output":[{"type":"message","content":[{"type":"refusal","refusal":"no"}]}]})")
+          .refused);
+}
+
+TEST(AnswerReaderTest, RepetitionIsTold) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "and so on, ";
+  EXPECT_TRUE(ReadChat(R"({"choices":[{"message":{"content":")" + text + R"("}}]})").repetitive);
+  EXPECT_TRUE(
+      Read(Endpoint::kCompletions, 200, R"({"choices":[{"text":")" + text + R"("}]})").repetitive);
+  EXPECT_FALSE(ReadChat(R"({"choices":[{"message":{"content":"and so on"}}]})").repetitive);
+}
+
+TEST(RepetitionTest, OnePhraseOverAndOver) {
+  const auto repeated = [](const std::string& phrase, int times) {
+    std::string text = "The answer begins as it should. ";
+    for (int i = 0; i < times; ++i) text += phrase;
+    return text;
+  };
+  EXPECT_TRUE(EndsInRepetition(repeated("ha", 400)));
+  EXPECT_TRUE(EndsInRepetition(repeated("I am sorry, but I cannot say more about this. ", 20)));
+  EXPECT_TRUE(EndsInRepetition(std::string(5000, '!')));
+  EXPECT_TRUE(EndsInRepetition(repeated(std::string(290, 'a') + "b", 9) + "aaa"));
+  EXPECT_FALSE(EndsInRepetition(""));
+  EXPECT_FALSE(EndsInRepetition(repeated("ha", 100)));  // too short to be sure
+  EXPECT_FALSE(EndsInRepetition(repeated("ha", 400) + "But then it went on: no."));
+  std::string list;
+  for (int i = 0; i < 300; ++i) list += "item " + std::to_string(i * 7919) + ": done\n";
+  EXPECT_FALSE(EndsInRepetition(list));
 }
 
 TEST(AnswerReaderTest, WhatIsNotJson) {
