@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "base/thread_name.h"
 
@@ -12,6 +12,8 @@ namespace {
 constexpr absl::Duration kProbeTimeout = absl::Seconds(3);
 constexpr absl::Duration kAgainUntilReady = absl::Seconds(2);
 constexpr absl::Duration kAgainOnceReady = absl::Seconds(30);
+// Of a list of models in a log line, in bytes.
+constexpr size_t kModelsShownMax = 300;
 // Silences in a row after which a backend that was ready is called broken.
 constexpr int kSilencesMax = 3;
 
@@ -19,6 +21,14 @@ bool Same(const v1::BackendInfo& a, const v1::BackendInfo& b) {
   return a.state() == b.state() && a.detail() == b.detail() && a.kind() == b.kind() &&
          a.models_size() == b.models_size() &&
          std::equal(a.models().begin(), a.models().end(), b.models().begin());
+}
+
+void LogFound(const v1::BackendInfo& info, bool native) {
+  LogInfo("backend ", info.name(), " is ready: ",
+          info.detail().empty() ? "a server that does not say what it is" : info.detail(),
+          native ? ", spoken to in its own protocol" : "", "; models: ",
+          info.models_size() == 0 ? std::string("not listed")
+                                  : absl::StrJoin(info.models(), ", ").substr(0, kModelsShownMax));
 }
 
 }  // namespace
@@ -55,6 +65,7 @@ const v1::BackendInfo& ProbeJudge::Take(const BackendProbe& probe) {
     return info_;
   }
   info_.set_state("ready");
+  if (!probe.kind.empty()) info_.set_kind(probe.kind);
   info_.set_detail(probe.server);
   info_.clear_models();
   for (const std::string& model : probe.models) info_.add_models(model);
@@ -65,7 +76,7 @@ absl::Duration ProbeJudge::NextIn() const {
   return info_.state() == "ready" && silent_ == 0 ? kAgainOnceReady : kAgainUntilReady;
 }
 
-ProbeLoop::ProbeLoop(BackendSpec spec, std::function<void(v1::BackendInfo)> on_info)
+ProbeLoop::ProbeLoop(BackendSpec spec, OnInfo on_info)
     : spec_(std::move(spec)), on_info_(std::move(on_info)), thread_([this] { Run(); }) {}
 
 ProbeLoop::~ProbeLoop() {
@@ -84,12 +95,14 @@ void ProbeLoop::Run() {
   ProbeJudge judge(spec_);
   v1::BackendInfo told;
   for (;;) {
-    const v1::BackendInfo& info = judge.Take(ProbeBackend(spec_, kProbeTimeout));
+    const BackendProbe probe = ProbeBackend(spec_, kProbeTimeout);
+    const v1::BackendInfo& info = judge.Take(probe);
     const MonotonicTime again_at = Clock::Real().Now() + judge.NextIn();
     MutexLock lock(&mutex_);
     if (stopping_) return;
     if (!Same(info, told)) {
-      on_info_(info);
+      if (info.state() == "ready" && told.state() != "ready") LogFound(info, probe.native);
+      on_info_(info, probe.native);
       told = info;
     }
     for (;;) {

@@ -36,8 +36,10 @@ class ProbeJudge {
 
 class ProbeLoop {
  public:
-  // `on_info` is called on the thread, after each probe that brought something new.
-  ProbeLoop(BackendSpec spec, std::function<void(v1::BackendInfo)> on_info);
+  // `on_info` is called on the thread, after each probe that brought something new. `native` says
+  // of a backend given without a kind that it has only a protocol of its own.
+  using OnInfo = std::function<void(v1::BackendInfo, bool native)>;
+  ProbeLoop(BackendSpec spec, OnInfo on_info);
   ~ProbeLoop();  // waits for a probe that is under way
 
   // No further probes; does not wait.
@@ -47,7 +49,7 @@ class ProbeLoop {
   void Run();
 
   const BackendSpec spec_;
-  const std::function<void(v1::BackendInfo)> on_info_;
+  const OnInfo on_info_;
   Mutex mutex_;
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

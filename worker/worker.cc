@@ -101,8 +101,11 @@ class WorkerImpl final : public Worker {
     });
     for (size_t i = 0; i < options.backends.size(); ++i) {
       probes_.push_back(std::make_unique<ProbeLoop>(
-          options.backends[i], [this, backend = static_cast<int>(i)](v1::BackendInfo info) {
-            loop_->Post([this, backend, info = std::move(info)] {
+          options.backends[i],
+          [this, backend = static_cast<int>(i)](v1::BackendInfo info, bool native) {
+            loop_->Post([this, backend, info = std::move(info), native] {
+              // Before the runner hears that it is ready, since it may start calls at once.
+              if (info.state() == "ready") loop_->SetDetected(backend, info.kind(), native);
               runner_->OnBackendInfo(backend, info, clock_.Now());
             });
           }));

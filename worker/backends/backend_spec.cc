@@ -1,7 +1,6 @@
 #include "worker/backends/backend_spec.h"
 
-#include <array>
-#include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -12,6 +11,7 @@
 #include "base/endpoint.h"
 #include "base/status_macros.h"
 #include "worker/backends/http_url.h"
+#include "worker/backends/kinds/kind.h"
 
 namespace nightshift {
 namespace {
@@ -19,29 +19,76 @@ namespace {
 constexpr char kCerebrasHost[] = "api.cerebras.ai";
 constexpr char kCerebrasBaseUrl[] = "https://api.cerebras.ai";
 
-constexpr std::array<absl::string_view, 9> kKinds = {
-    "openai", "cerebras", "vllm", "sglang", "llamacpp", "tgi", "triton", "ollama", "trtllm"};
+// The version of Azure's interface that is asked for where the URL names none.
+constexpr char kAzureApiVersion[] = "2024-10-21";
 
-bool IsKind(absl::string_view text) {
-  for (const absl::string_view kind : kKinds) {
-    if (kind == text) return true;
-  }
-  return false;
+std::string KnownKinds() {
+  return absl::StrJoin(AllKinds(), ", ", [](std::string* out, const BackendKind& kind) {
+    absl::StrAppend(out, kind.name);
+  });
 }
 
-std::string KnownKinds() { return absl::StrJoin(kKinds, ", "); }
-
 // Takes the end off that people copy along with a base URL: an endpoint's whole path, or /v1.
-void StripApiPath(std::string& path) {
+// Returns whether there was one.
+bool StripApiPath(std::string& path) {
   for (int number = 1;; ++number) {
     const absl::string_view endpoint = EndpointPath(static_cast<Endpoint>(number));
     if (endpoint.empty()) break;
     if (absl::EndsWith(path, endpoint)) {
       path.resize(path.size() - endpoint.size());
-      return;
+      return true;
     }
   }
-  if (absl::EndsWith(path, "/v1")) path.resize(path.size() - 3);
+  if (!absl::EndsWith(path, "/v1")) return false;
+  path.resize(path.size() - 3);
+  return true;
+}
+
+// The same for the ends that stand for a server's own protocol.
+bool StripNativePath(const BackendKind& kind, std::string& path) {
+  if (kind.native == nullptr) return false;
+  for (const absl::string_view ending : kind.native->url_endings()) {
+    if (!absl::EndsWith(path, ending)) continue;
+    path.resize(path.size() - ending.size());
+    return true;
+  }
+  return false;
+}
+
+// Which protocol the path of a URL asks for; what says so is taken off the path.
+BackendRoute RouteOf(const BackendKind& kind, std::string& path) {
+  while (absl::EndsWith(path, "/")) path.pop_back();
+  BackendRoute route = kind.native_by_default ? BackendRoute::kNative : BackendRoute::kOpenAi;
+  if (StripNativePath(kind, path)) {
+    route = BackendRoute::kNative;
+  } else if (StripApiPath(path)) {
+    route = BackendRoute::kOpenAi;
+  }
+  while (absl::EndsWith(path, "/")) path.pop_back();
+  return route;
+}
+
+// Takes "?api-version=…" off an address of Azure; the default where there is none.
+absl::StatusOr<std::string> ApiVersion(absl::string_view& address) {
+  std::string version = kAzureApiVersion;
+  if (const size_t mark = address.find('?'); mark != absl::string_view::npos) {
+    absl::string_view told = address.substr(mark + 1);
+    address = address.substr(0, mark);
+    if (!absl::ConsumePrefix(&told, "api-version="))
+      return absl::InvalidArgumentError("behind the ? only api-version=… is understood");
+    version = std::string(told);
+  }
+  for (const char c : version) {
+    if (!absl::ascii_isalnum(c) && c != '-' && c != '.')
+      return absl::InvalidArgumentError("the api-version holds a character that none has");
+  }
+  return absl::StrCat("?api-version=", version);
+}
+
+// What people copy of an address of Azure's has a deployment behind the resource.
+void StripDeployment(std::string& path) {
+  const size_t at = path.find("/openai/deployments");
+  if (at != std::string::npos) path.resize(at);
 }
 
 // The key in `variable`; empty when it is not set.
@@ -61,8 +108,11 @@ absl::StatusOr<std::string> KeyFrom(const char* variable, GetEnv getenv) {
 
 // Fills in spec.api_key from the first of the variables that may serve this backend.
 absl::Status FindKey(const HttpUrl& url, GetEnv getenv, BackendSpec& spec) {
-  if (spec.kind == "cerebras") {
-    ASSIGN_OR_RETURN(spec.api_key, KeyFrom("CEREBRAS_API_KEY", getenv));
+  for (const auto& [kind, variable] :
+       {std::pair("cerebras", "CEREBRAS_API_KEY"), std::pair("azure", "AZURE_OPENAI_API_KEY"),
+        std::pair("anthropic", "ANTHROPIC_API_KEY")}) {
+    if (spec.kind != kind) continue;
+    ASSIGN_OR_RETURN(spec.api_key, KeyFrom(variable, getenv));
     if (!spec.api_key.empty()) return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(spec.api_key, KeyFrom("NIGHTSHIFT_API_KEY", getenv));
@@ -92,7 +142,7 @@ absl::StatusOr<BackendSpec> PublicCerebras(GetEnv getenv) {
 }
 
 absl::Status NotABackend(absl::string_view text) {
-  if (IsKind(text)) {
+  if (FindKind(text) != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         "backend \"", text, "\" needs an address, as in --backend ", text, "=http://HOST:PORT"));
   }
@@ -120,13 +170,15 @@ absl::StatusOr<BackendSpec> ParseBackendSpec(absl::string_view text, GetEnv gete
 
   BackendSpec spec;
   spec.kind = "openai";
+  bool kind_given = false;
   absl::string_view address = text;
   const size_t equals = text.find('=');
   const size_t scheme = text.find("://");
   if (equals != absl::string_view::npos && (scheme == absl::string_view::npos || equals < scheme)) {
     spec.kind = absl::AsciiStrToLower(text.substr(0, equals));
     address = text.substr(equals + 1);
-    if (!IsKind(spec.kind)) {
+    kind_given = true;
+    if (FindKind(spec.kind) == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(
           "\"", text.substr(0, equals), "\" is no kind of backend; the kinds are ", KnownKinds()));
     }
@@ -135,6 +187,10 @@ absl::StatusOr<BackendSpec> ParseBackendSpec(absl::string_view text, GetEnv gete
     return NotABackend(text);
   }
 
+  const BackendKind& kind = *FindKind(spec.kind);
+  if (kind.deployments) {
+    ASSIGN_OR_RETURN(spec.query, ApiVersion(address));
+  }
   const absl::StatusOr<HttpUrl> url = ParseHttpUrl(address);
   if (!url.ok()) {
     // The text itself is left out: it may hold a password.
@@ -142,8 +198,17 @@ absl::StatusOr<BackendSpec> ParseBackendSpec(absl::string_view text, GetEnv gete
         absl::StrCat("the address of the backend cannot be used: ", url.status().message()));
   }
   std::string path = url->path;
-  StripApiPath(path);
-  while (absl::EndsWith(path, "/")) path.pop_back();
+  const bool has_path = !path.empty();
+  spec.route = RouteOf(kind, path);
+  if (!kind_given && !has_path) spec.route = BackendRoute::kDetected;
+  if (kind.deployments) {
+    // The newer form of Azure's interface is OpenAI's, below /openai/v1.
+    if (absl::EndsWith(path, "/openai")) {
+      spec.query.clear();
+    } else {
+      StripDeployment(path);
+    }
+  }
   spec.base_url = absl::StrCat(url->Origin(), path);
   spec.name =
       url->host == kCerebrasHost ? std::string("cerebras") : absl::StrCat(url->Authority(), path);

@@ -1,9 +1,12 @@
 #include "worker/backends/backend_target.h"
 
+#include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 #include "base/status_macros.h"
 #include "worker/backends/http_url.h"
 
@@ -17,32 +20,109 @@ void AddHeader(CurlListPtr& headers, const std::string& line) {
   headers.reset(longer);
 }
 
+const char* KeyPrefix(KeyHeader header) {
+  switch (header) {
+    case KeyHeader::kApiKey:
+      return "api-key: ";
+    case KeyHeader::kXApiKey:
+      return "x-api-key: ";
+    case KeyHeader::kBearer:
+      break;
+  }
+  return "Authorization: Bearer ";
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BackendTarget>> BackendTarget::Create(BackendSpec spec) {
   const absl::StatusOr<HttpUrl> url = ParseHttpUrl(spec.base_url);
   if (!url.ok()) return Annotate(url.status(), absl::StrCat("backend \"", spec.name, "\""));
+  const BackendKind* const kind = FindKind(spec.kind);
+  if (kind == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("backend \"", spec.name, "\": \"", spec.kind, "\" is no kind of backend"));
+  }
   std::unique_ptr<BackendTarget> target(new BackendTarget(std::move(spec)));
+  target->kind_ = kind;
+  if (target->spec_.route == BackendRoute::kNative) target->native_ = kind->native;
   target->loopback_ = url->loopback;
   for (int number = 0;; ++number) {
     const absl::string_view path = EndpointPath(static_cast<Endpoint>(number));
     if (number > 0 && path.empty()) break;
     CurlUrlPtr& parsed = target->urls_.emplace_back();
     if (path.empty()) continue;
-    parsed.reset(curl_url());
-    NIGHTSHIFT_CHECK(parsed != nullptr, "out of memory");
-    const std::string text = absl::StrCat(target->spec_.base_url, path);
-    const CURLUcode code = curl_url_set(parsed.get(), CURLUPART_URL, text.c_str(), 0);
-    if (code != CURLUE_OK) {
-      return absl::InvalidArgumentError(absl::StrCat("backend \"", target->spec_.name, "\": ", text,
-                                                     " is no URL: ", curl_url_strerror(code)));
+    parsed = target->UrlOf(path);
+    if (parsed == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "backend \"", target->spec_.name, "\": ", target->spec_.base_url, path, " is no URL"));
     }
   }
   AddHeader(target->headers_, "Content-Type: application/json");
   AddHeader(target->headers_, "Expect:");  // else libcurl asks before a large body, and waits
   if (!target->spec_.api_key.empty())
-    AddHeader(target->headers_, absl::StrCat("Authorization: Bearer ", target->spec_.api_key));
+    AddHeader(target->headers_, absl::StrCat(KeyPrefix(kind->key_header), target->spec_.api_key));
+  if (kind->header != nullptr) AddHeader(target->headers_, kind->header);
   return target;
+}
+
+void BackendTarget::SetDetected(const BackendKind& kind, bool native) {
+  if (spec_.route != BackendRoute::kDetected) return;
+  kind_ = &kind;
+  native_ = native ? kind.native : nullptr;
+}
+
+CurlUrlPtr BackendTarget::UrlOf(absl::string_view path) const {
+  CurlUrlPtr url(curl_url());
+  NIGHTSHIFT_CHECK(url != nullptr, "out of memory");
+  const std::string text = absl::StrCat(spec_.base_url, path, spec_.query);
+  if (curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0) != CURLUE_OK) url.reset();
+  return url;
+}
+
+absl::StatusOr<std::string> BackendTarget::ModelOf(const CallRequest& request) const {
+  ASSIGN_OR_RETURN(const std::vector<JsonMember> members, SplitJsonObject(request.body));
+  const JsonMember* const model = FindMember(members, "model");
+  if (model == nullptr || model->kind != JsonKind::kString) return std::string();
+  return JsonStringText(model->raw_value);
+}
+
+absl::StatusOr<BackendTarget::Wire> BackendTarget::Translate(CallRequest& request,
+                                                             bool stream) const {
+  Wire wire;
+  std::string model;
+  if (kind_->deployments || !spec_.model_aliases.empty()) {
+    ASSIGN_OR_RETURN(model, ModelOf(request));
+  }
+  if (const auto alias = spec_.model_aliases.find(model); alias != spec_.model_aliases.end()) {
+    model = alias->second;
+    std::string raw;
+    AppendJsonString(raw, model);
+    request.body = SpliceMember(request.body, "model", raw);
+  }
+  if (native_ != nullptr && native_->Speaks(request.endpoint)) {
+    ASSIGN_OR_RETURN(const OpenAiBody body, ReadOpenAiBody(request.endpoint, request.body));
+    ASSIGN_OR_RETURN(NativeCall call, native_->Translate(body, stream));
+    wire.path = std::move(call.path);
+    wire.body = std::move(call.body);
+    wire.native = native_;
+    wire.model = body.model;
+    return wire;
+  }
+  const absl::string_view path = EndpointPath(request.endpoint);
+  if (native_ != nullptr && !native_->has_openai_routes())
+    return absl::InvalidArgumentError(absl::StrCat(kind_->server, " has nothing like ", path));
+  if (kind_->deployments && !spec_.query.empty()) {
+    if (model.empty())
+      return absl::InvalidArgumentError("model: Azure is asked by the name of a deployment");
+    wire.path = absl::StrCat("/openai/deployments/", UrlStep(model), path.substr(strlen("/v1")));
+  }
+  wire.body = std::move(request.body);
+  if (!stream) return wire;
+  // Anthropic's and the newer form of OpenAI's streams tell the usage unasked.
+  if (request.endpoint == Endpoint::kChatCompletions || request.endpoint == Endpoint::kCompletions)
+    wire.body = SpliceMember(wire.body, "stream_options", R"({"include_usage":true})");
+  wire.body = SpliceMember(wire.body, "stream", "true");
+  return wire;
 }
 
 CURLU* BackendTarget::url(Endpoint endpoint) const {

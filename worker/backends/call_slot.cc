@@ -1,6 +1,7 @@
 #include "worker/backends/call_slot.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,9 @@ constexpr size_t kBodySpare = 64;
 int64_t Milliseconds(MonotonicTime from, MonotonicTime to) {
   return std::max<int64_t>(0, absl::ToInt64Milliseconds(to - from));
 }
+
+// To a hundredth: what is shown of a mean has no more digits that mean anything.
+double RoundedMilliseconds(double milliseconds) { return std::round(milliseconds * 100) / 100; }
 
 curl_off_t InfoNumber(CURL* easy, CURLINFO info) {
   curl_off_t value = 0;
@@ -52,7 +56,28 @@ CallSlot::CallSlot(int number, int shard, const BackendTarget& target, CallConte
   SetOption(easy, CURLOPT_MAXAGE_CONN, 20L);
 }
 
-void CallSlot::Begin(CallRequest request, absl::Time wall_now, bool fresh_connection) {
+bool CallSlot::SetUrl(const std::string& path) {
+  CURL* const easy = easy_.get();
+  if (path.empty()) {
+    if (url_endpoint_ == request_.endpoint) return true;
+    CURLU* const url = target_.url(request_.endpoint);
+    NIGHTSHIFT_CHECK(url != nullptr, "a request without an endpoint cannot be called");
+    SetOption(easy, CURLOPT_CURLU, url);
+    url_endpoint_ = request_.endpoint;
+    url_path_.clear();
+    return true;
+  }
+  if (url_path_ == path) return true;
+  CurlUrlPtr url = target_.UrlOf(path);
+  if (url == nullptr) return false;
+  SetOption(easy, CURLOPT_CURLU, url.get());
+  url_ = std::move(url);
+  url_path_ = path;
+  url_endpoint_ = Endpoint::kUnspecified;
+  return true;
+}
+
+bool CallSlot::Begin(CallRequest request, absl::Time wall_now, bool fresh_connection) {
   NIGHTSHIFT_CHECK(!active_, "a slot holds one call at a time");
   active_ = true;
   request_ = std::move(request);
@@ -74,25 +99,43 @@ void CallSlot::Begin(CallRequest request, absl::Time wall_now, bool fresh_connec
 
   stream_asked_ = request_.stream && StreamAssembler::Supports(request_.endpoint);
   first_content_at_ = done_at_ = MonotonicTime::Infinite();
-  if (stream_asked_) {
-    request_.body = SpliceMember(request_.body, "stream_options", R"({"include_usage":true})");
-    request_.body = SpliceMember(request_.body, "stream", "true");
+  gap_max_ = absl::ZeroDuration();
+  pieces_seen_ = 0;
+  native_.reset();
+  json_lines_ = false;
+
+  absl::StatusOr<BackendTarget::Wire> wire = target_.Translate(request_, stream_asked_);
+  if (!wire.ok()) {
+    unsent_why_ = std::string(wire.status().message());
+    return false;
+  }
+  request_.body = std::move(wire->body);
+  if (wire->native != nullptr) {
+    native_ = std::make_unique<NativeReader>(
+        *wire->native,
+        NativeReader::Call{
+            .endpoint = request_.endpoint,
+            .model = std::move(wire->model),
+            .id = absl::StrFormat("%s-%016x",
+                                  request_.endpoint == Endpoint::kCompletions ? "cmpl" : "chatcmpl",
+                                  context_.random.Next()),
+            .created_unix = absl::ToUnixSeconds(wall_now)});
+    json_lines_ = stream_asked_ && wire->native->json_lines();
+  }
+  if (!SetUrl(wire->path)) {
+    unsent_why_ = "the model's name makes no path";
+    return false;
   }
 
   CURL* const easy = easy_.get();
   SetOption(easy, CURLOPT_POSTFIELDS, request_.body.data());
   SetOption(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request_.body.size()));
-  if (url_endpoint_ != request_.endpoint) {
-    CURLU* const url = target_.url(request_.endpoint);
-    NIGHTSHIFT_CHECK(url != nullptr, "a request without an endpoint cannot be called");
-    SetOption(easy, CURLOPT_CURLU, url);
-    url_endpoint_ = request_.endpoint;
-  }
   if (fresh_connection_ != fresh_connection) {
     SetOption(easy, CURLOPT_FRESH_CONNECT, fresh_connection ? 1L : 0L);
     fresh_connection_ = fresh_connection;
   }
   context_.timers.Arm(number_, NextDue());
+  return true;
 }
 
 // --- what comes back --------------------------------------------------------------------------
@@ -111,14 +154,20 @@ size_t CallSlot::OnBody(char* bytes, size_t size, size_t count, void* slot) {
 
 void CallSlot::BeginBody(absl::string_view first_bytes) {
   first_body_bytes_ = false;
+  first_byte_at_ = context_.now;
   const bool looks_like_events =
       !headers_.has_content_type() &&
       (first_bytes[0] == 'd' || first_bytes[0] == 'e' || first_bytes[0] == ':');
-  if (stream_asked_ && (headers_.is_event_stream() || looks_like_events)) {
-    const std::string& kind = target_.spec().kind;
+  const bool success = InfoLong(easy_.get(), CURLINFO_RESPONSE_CODE) / 100 == 2;
+  if (stream_asked_ &&
+      (headers_.is_event_stream() || looks_like_events || (json_lines_ && success))) {
+    json_lines_ = json_lines_ && !headers_.is_event_stream();
+    const bool silent = native_ != nullptr && native_->dialect().ends_silently();
     assembler_ = std::make_unique<StreamAssembler>(StreamAssembler::Options{
-        .endpoint = request_.endpoint, .done_required = kind != "tgi" && kind != "triton"});
+        .endpoint = request_.endpoint,
+        .end = silent ? StreamEnd::kEndOfResponse : target_.kind().stream_end});
     sse_ = SseParser();
+    lines_ = JsonLinesParser();
     return;
   }
   const int64_t told = headers_.content_length();
@@ -143,13 +192,34 @@ bool CallSlot::TakeBody(absl::string_view bytes) {
   return !too_large_;
 }
 
+void CallSlot::TakeFrame(absl::string_view event, absl::string_view data) {
+  if (native_ != nullptr) {
+    native_->TakeFrame(event, data, *assembler_);
+  } else {
+    assembler_->TakeFrame(event, data);
+  }
+}
+
+void CallSlot::NotePieces() {
+  const int64_t pieces = assembler_->pieces();
+  if (pieces == pieces_seen_) return;
+  if (first_content_at_.infinite()) {
+    first_content_at_ = context_.now;
+  } else {
+    gap_max_ = std::max(gap_max_, context_.now - last_content_at_);
+  }
+  last_content_at_ = context_.now;
+  pieces_seen_ = pieces;
+}
+
 bool CallSlot::TakeStreamed(absl::string_view bytes) {
   last_byte_at_ = context_.now;
+  const auto on_frame = [this](absl::string_view event, absl::string_view data) {
+    TakeFrame(event, data);
+  };
   const bool within_bounds =
-      sse_.Push(bytes, [this](absl::string_view event, absl::string_view data) {
-        assembler_->TakeFrame(event, data);
-      });
-  if (first_content_at_.infinite() && assembler_->has_content()) first_content_at_ = context_.now;
+      json_lines_ ? lines_.Push(bytes, on_frame) : sse_.Push(bytes, on_frame);
+  NotePieces();
   if (done_at_.infinite() && (assembler_->done() || assembler_->failed())) done_at_ = context_.now;
   context_.timers.Arm(number_, NextDue());
   return within_bounds && assembler_->bytes_kept() <= context_.response_bytes_max &&
@@ -264,6 +334,14 @@ CallOutcome CallSlot::TakeExpired(Expiry expiry, absl::Time wall_now) {
   return outcome;
 }
 
+CallOutcome CallSlot::TakeUnsent() {
+  CallOutcome outcome = Outcome();
+  outcome.transport = Transport::kNotSent;
+  outcome.transport_detail = std::move(unsent_why_);
+  Drop();
+  return outcome;
+}
+
 CallOutcome CallSlot::TakeAborted() {
   CallOutcome outcome = Outcome();
   outcome.transport = Transport::kAborted;
@@ -277,9 +355,15 @@ void CallSlot::Drop() {
   request_ = CallRequest();
   body_ = std::string();
   assembler_.reset();
+  native_.reset();
 }
 
 AnswerFacts CallSlot::ReadStream(CallOutcome& outcome) {
+  if (json_lines_ && outcome.transport == Transport::kComplete) {
+    lines_.Finish(
+        [this](absl::string_view event, absl::string_view data) { TakeFrame(event, data); });
+    NotePieces();
+  }
   outcome.body = assembler_->Assemble();
   outcome.incomplete = assembler_->Incomplete();
   if (assembler_->error_frame().empty()) {
@@ -310,21 +394,26 @@ void CallSlot::ReadAnswer(CallOutcome& outcome, absl::Time wall_now) {
   if (assembler_ != nullptr) {
     facts = ReadStream(outcome);
     if (!whole && outcome.incomplete.empty()) outcome.incomplete = outcome.transport_detail;
-    if (!first_content_at_.infinite())
-      outcome.timing.set_ttft_ms(Milliseconds(started_, first_content_at_));
   } else if (whole) {
     outcome.body = std::move(body_);
+    if (native_ != nullptr && outcome.http_status / 100 == 2) {
+      if (std::string told = native_->Whole(outcome.body); !told.empty())
+        outcome.body = std::move(told);
+    }
     facts = context_.reader.Read(request_.endpoint, outcome.http_status, outcome.body);
-    if (facts.ttft_ms >= 0) outcome.timing.set_ttft_ms(static_cast<int64_t>(facts.ttft_ms));
   } else {
     return;  // half a document says nothing
   }
   if (outcome.incomplete.empty()) outcome.incomplete = std::move(facts.incomplete);
+  outcome.body_is_partial =
+      pieces_seen_ > 0 && !outcome.incomplete.empty() && outcome.body.size() <= kPartialBytesMax;
   outcome.body_is_json = facts.is_json;
   if (facts.is_json) FoldToOneLine(outcome.body);
   outcome.finish_reason = std::move(facts.finish_reason);
   outcome.has_answer = facts.has_answer;
   outcome.empty_answer = facts.empty_answer;
+  outcome.refused = facts.refused;
+  outcome.repetitive = facts.repetitive;
   outcome.error_message = std::move(facts.error_message);
   outcome.error_type = std::move(facts.error_type);
   outcome.error_code = std::move(facts.error_code);
@@ -335,15 +424,52 @@ void CallSlot::ReadAnswer(CallOutcome& outcome, absl::Time wall_now) {
   }
   if (outcome.request_id.empty())
     outcome.request_id = absl::StrFormat("req_%016x", context_.random.Next());
-  if (!facts.usage_known) return;
-  outcome.usage.set_known(true);
-  outcome.usage.set_prompt_tokens(facts.prompt_tokens);
-  outcome.usage.set_completion_tokens(facts.completion_tokens);
-  const double cost = target_.Cost(facts.prompt_tokens, facts.completion_tokens);
-  if (cost >= 0) {
-    outcome.usage.set_cost_known(true);
-    outcome.usage.set_cost_usd(cost);
+  SetTiming(facts, outcome.timing);
+  SetUsage(facts, outcome.usage);
+}
+
+void CallSlot::SetTiming(const AnswerFacts& facts, v1::AttemptTiming& timing) const {
+  if (!first_content_at_.infinite()) {
+    timing.set_ttft_ms(Milliseconds(started_, first_content_at_));
+  } else if (facts.ttft_ms >= 0) {
+    timing.set_ttft_ms(static_cast<int64_t>(facts.ttft_ms));
   }
+  if (pieces_seen_ > 1) {
+    timing.set_gap_mean_ms(RoundedMilliseconds(
+        absl::ToDoubleMilliseconds(last_content_at_ - first_content_at_) / (pieces_seen_ - 1)));
+    timing.set_gap_max_ms(absl::ToInt64Milliseconds(gap_max_));
+  }
+  if (InfoLong(easy_.get(), CURLINFO_NUM_CONNECTS) > 0) {
+    constexpr int kMicrosecondsPerMillisecond = 1000;
+    timing.set_connect_ms(InfoNumber(easy_.get(), CURLINFO_PRETRANSFER_TIME_T) /
+                          kMicrosecondsPerMillisecond);
+  }
+  if (!first_body_bytes_) timing.set_first_byte_ms(Milliseconds(started_, first_byte_at_));
+  const ServerTimes& server =
+      headers_.server_times().known() ? headers_.server_times() : facts.server;
+  if (server.queue_ms >= 0) timing.set_server_queue_ms(RoundedMilliseconds(server.queue_ms));
+  if (server.prompt_ms >= 0) timing.set_server_prompt_ms(RoundedMilliseconds(server.prompt_ms));
+  if (server.completion_ms >= 0)
+    timing.set_server_completion_ms(RoundedMilliseconds(server.completion_ms));
+}
+
+void CallSlot::SetUsage(const AnswerFacts& facts, v1::Usage& usage) const {
+  int64_t prompt_tokens = facts.prompt_tokens;
+  int64_t completion_tokens = facts.completion_tokens;
+  if (!facts.usage_known) {
+    prompt_tokens = headers_.prompt_tokens();
+    completion_tokens = headers_.completion_tokens();
+    if (prompt_tokens < 0 || completion_tokens < 0) return;
+  }
+  usage.set_known(true);
+  usage.set_prompt_tokens(prompt_tokens);
+  usage.set_completion_tokens(completion_tokens);
+  usage.set_cached_tokens(facts.cached_tokens);
+  usage.set_reasoning_tokens(facts.reasoning_tokens);
+  const double cost = target_.Cost(prompt_tokens, completion_tokens);
+  if (cost < 0) return;
+  usage.set_cost_known(true);
+  usage.set_cost_usd(cost);
 }
 
 }  // namespace nightshift

@@ -18,6 +18,8 @@
 #include "worker/backends/backend_target.h"
 #include "worker/backends/call_timers.h"
 #include "worker/backends/curl_handles.h"
+#include "worker/backends/json_lines_parser.h"
+#include "worker/backends/kinds/native_reader.h"
 #include "worker/backends/response_headers.h"
 #include "worker/backends/sse_parser.h"
 #include "worker/backends/stream_assembler.h"
@@ -36,6 +38,9 @@ inline constexpr absl::Duration kStreamIdleMax = absl::Seconds(120);
 inline constexpr absl::Duration kStreamTailMax = absl::Seconds(5);
 // A stream's frames are many times larger than the text in them.
 inline constexpr int kStreamOverheadMax = 16;
+
+// What had come of a stream that broke off is kept for a person up to this size, else dropped.
+inline constexpr size_t kPartialBytesMax = size_t{1} << 20;
 
 // What the slots of one loop have in common; outlives them.
 struct CallContext {
@@ -60,8 +65,9 @@ class CallSlot {
   bool active() const { return active_; }
   const CallRequest& request() const { return request_; }
 
-  // Makes the handle ready to be added to a multi handle.
-  void Begin(CallRequest request, absl::Time wall_now, bool fresh_connection);
+  // Makes the handle ready to be added to a multi handle. False when this backend cannot be asked
+  // that: nothing is to be sent, and TakeUnsent has the outcome.
+  bool Begin(CallRequest request, absl::Time wall_now, bool fresh_connection);
 
   // Called when the slot's timer has come up. True when a deadline has passed: `transport` and
   // `detail` then say which. Otherwise the timer is armed again.
@@ -76,6 +82,7 @@ class CallSlot {
   CallOutcome TakeFinished(CURLcode code, absl::Time wall_now);
   CallOutcome TakeExpired(Expiry expiry, absl::Time wall_now);
   CallOutcome TakeAborted();
+  CallOutcome TakeUnsent();
   // Drops the call without an outcome.
   void Drop();
 
@@ -86,7 +93,11 @@ class CallSlot {
   // Both return false when the answer has passed a bound.
   bool TakeBody(absl::string_view bytes);
   bool TakeStreamed(absl::string_view bytes);
+  void TakeFrame(absl::string_view event, absl::string_view data);
+  void NotePieces();
   void BeginBody(absl::string_view first_bytes);
+  // Points the handle at the request's URL; false when it makes none.
+  bool SetUrl(const std::string& path);
   MonotonicTime NextDue() const;
   bool SendingHasStalled(Expiry& expiry);
 
@@ -95,6 +106,8 @@ class CallSlot {
   TransferEnd DescribeEnd(CURLcode code) const;
   // Fills in what the headers and the body say.
   void ReadAnswer(CallOutcome& outcome, absl::Time wall_now);
+  void SetTiming(const AnswerFacts& facts, v1::AttemptTiming& timing) const;
+  void SetUsage(const AnswerFacts& facts, v1::Usage& usage) const;
   // The same for an event stream: puts the answer together first.
   AnswerFacts ReadStream(CallOutcome& outcome);
 
@@ -104,8 +117,11 @@ class CallSlot {
   CallContext& context_;
   CurlEasyPtr easy_;
   char curl_message_[CURL_ERROR_SIZE];
-  Endpoint url_endpoint_ = Endpoint::kUnspecified;  // what the handle's URL is set for
-  bool fresh_connection_ = false;                   // what the handle's option is set to
+  // What the handle's URL is set for: an endpoint, or else a path of its own.
+  Endpoint url_endpoint_ = Endpoint::kUnspecified;
+  std::string url_path_;
+  CurlUrlPtr url_;
+  bool fresh_connection_ = false;  // what the handle's option is set to
 
   bool active_ = false;
   CallRequest request_;
@@ -124,6 +140,7 @@ class CallSlot {
   std::string body_;
   bool too_large_ = false;
   bool first_body_bytes_ = true;
+  MonotonicTime first_byte_at_;
   MonotonicTime last_byte_at_;
   int64_t bytes_received_ = 0;
 
@@ -131,8 +148,17 @@ class CallSlot {
   bool stream_asked_ = false;
   std::unique_ptr<StreamAssembler> assembler_;
   SseParser sse_;
+  JsonLinesParser lines_;
   MonotonicTime first_content_at_ = MonotonicTime::Infinite();
+  MonotonicTime last_content_at_;
+  absl::Duration gap_max_;
+  int64_t pieces_seen_ = 0;
   MonotonicTime done_at_ = MonotonicTime::Infinite();
+
+  // Of a server that is spoken to in its own protocol; null = OpenAI's.
+  std::unique_ptr<NativeReader> native_;
+  bool json_lines_ = false;
+  std::string unsent_why_;
 };
 
 }  // namespace nightshift

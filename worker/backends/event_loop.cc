@@ -216,7 +216,10 @@ void CurlEventLoop::Start(CallRequest request) {
   const bool is_new = calls_.emplace(request.id, slot).second;
   NIGHTSHIFT_CHECK(is_new, "two calls with one id");
   context_.now = clock_.Now();
-  slot->Begin(std::move(request), clock_.WallNow(), context_.now < backend.fresh_until);
+  if (!slot->Begin(std::move(request), clock_.WallNow(), context_.now < backend.fresh_until)) {
+    Release(backend, *slot, slot->TakeUnsent());
+    return;
+  }
   Shard& shard = *shards_[slot->shard()];
   const CURLMcode code = curl_multi_add_handle(shard.multi.get(), slot->easy());
   NIGHTSHIFT_CHECK(code == CURLM_OK, curl_multi_strerror(code));
@@ -234,6 +237,11 @@ void CurlEventLoop::Release(Backend& backend, CallSlot& slot, CallOutcome outcom
   calls_.erase(outcome.id);
   backend.idle.push_back(&slot);
   outcomes_.push_back(std::move(outcome));
+}
+
+void CurlEventLoop::SetDetected(int backend, const std::string& kind, bool native) {
+  const BackendKind* const found = FindKind(kind);
+  if (found != nullptr) backends_[backend].target->SetDetected(*found, native);
 }
 
 void CurlEventLoop::Abort(CallId id) {

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -34,6 +35,7 @@ class CurlEventLoop final : public EventLoop {
   void Stop() override;
   void Start(CallRequest request) override;
   void Abort(CallId id) override;
+  void SetDetected(int backend, const std::string& kind, bool native) override;
 
  private:
   // libcurl searches all connections of a multi handle for an idle one, in a list: with thousands

@@ -34,6 +34,10 @@ class EventLoop : public CallPort {
   // after every round of the loop in which anything happened.
   virtual void SetOnTimer(std::function<MonotonicTime()> on_timer) = 0;
 
+  // On the loop's thread: what a backend given without a kind has been found to be. No effect on
+  // others.
+  virtual void SetDetected(int backend, const std::string& kind, bool native) = 0;
+
   // Runs until Stop(). Only one thread.
   virtual void Run() = 0;
   // Thread-safe: `task` runs soon, on the loop's thread. Tasks run in order.
@@ -49,11 +53,14 @@ struct BackendProbe {
   bool key_refused = false;
   std::vector<std::string> models;  // empty when it does not list them
   std::string server;               // "vLLM", "llama.cpp", …; empty = not recognized
+  std::string kind;                 // of a backend given without one; empty = not recognized
+  bool native = false;              // … and it has no OpenAI routes
   std::string detail;               // in words: "connection refused"
 };
 
-// Asks GET {base}/v1/models (and /health while that says it is loading). Blocks for at most
-// `timeout`. Never fails: what went wrong is in the result.
+// Asks GET {base}/v1/models and what else tells who the server is and whether it is ready; a kind
+// of server without that list is asked in its own words. Blocks for at most `timeout`. Never fails:
+// what went wrong is in the result.
 BackendProbe ProbeBackend(const BackendSpec& spec, absl::Duration timeout);
 
 }  // namespace nightshift

@@ -94,4 +94,18 @@ absl::StatusOr<HttpUrl> ParseHttpUrl(absl::string_view text) {
   return parsed;
 }
 
+std::string UrlStep(absl::string_view text) {
+  static constexpr char kHex[] = "0123456789ABCDEF";
+  std::string step;
+  for (const char c : text) {
+    if (absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.' || c == '~') {
+      step.push_back(c);
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      step.append({'%', kHex[byte >> 4], kHex[byte & 15]});
+    }
+  }
+  return step;
+}
+
 }  // namespace nightshift

@@ -27,6 +27,9 @@ struct HttpUrl {
 // a user name or password in it, a query or a fragment. Never repeats what may be a secret.
 absl::StatusOr<HttpUrl> ParseHttpUrl(absl::string_view text);
 
+// `text` as one step of a path: all but letters, digits and -._~ is escaped.
+std::string UrlStep(absl::string_view text);
+
 }  // namespace nightshift
 
 #endif  // NIGHTSHIFT_WORKER_BACKENDS_HTTP_URL_H_

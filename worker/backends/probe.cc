@@ -54,13 +54,24 @@ class Prober {
         easy_(curl_easy_init()) {
     NIGHTSHIFT_CHECK(easy_ != nullptr, "out of memory");
     target.Prepare(easy_.get());
-    SetOption(easy_.get(), CURLOPT_HTTPGET, 1L);
     SetOption(easy_.get(), CURLOPT_ERRORBUFFER, message_);
     SetOption(easy_.get(), CURLOPT_WRITEFUNCTION, &TakeBody);
     SetOption(easy_.get(), CURLOPT_HEADERFUNCTION, &TakeHeader);
   }
 
   ProbeAnswer Get(const char* path, absl::Duration timeout_max = absl::InfiniteDuration()) {
+    SetOption(easy_.get(), CURLOPT_HTTPGET, 1L);
+    return Ask(path, timeout_max);
+  }
+
+  // `body` must outlive the call.
+  ProbeAnswer Post(const char* path, const char* body, absl::Duration timeout_max) {
+    SetOption(easy_.get(), CURLOPT_POSTFIELDS, body);
+    return Ask(path, timeout_max);
+  }
+
+ private:
+  ProbeAnswer Ask(const char* path, absl::Duration timeout_max) {
     ProbeAnswer answer;
     const absl::Duration left = std::min(deadline_ - Clock::Real().Now(), timeout_max);
     if (left <= absl::Milliseconds(1)) {
@@ -71,7 +82,8 @@ class Prober {
     CURL* const easy = easy_.get();
     message_[0] = '\0';
     const absl::Duration connect = std::min(left, target_.spec().connect_timeout);
-    SetOption(easy, CURLOPT_URL, absl::StrCat(target_.spec().base_url, path).c_str());
+    SetOption(easy, CURLOPT_URL,
+              absl::StrCat(target_.spec().base_url, path, target_.spec().query).c_str());
     SetOption(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(absl::ToInt64Milliseconds(left)));
     SetOption(easy, CURLOPT_CONNECTTIMEOUT_MS,
               std::max<long>(1, absl::ToInt64Milliseconds(connect)));
@@ -98,7 +110,6 @@ class Prober {
     return answer;
   }
 
- private:
   const BackendTarget& target_;
   const absl::Duration timeout_;
   const MonotonicTime deadline_;
@@ -116,14 +127,111 @@ std::string InWords(ProbeAnswer& answer) {
 
 // Servers whose list of models does not tell who they are.
 std::string ServerFromOwnPaths(Prober& prober) {
-  ProbeAnswer props = prober.Get("/props", kCuriosityMax);
-  if (props.Ok() && absl::StrContains(props.body, "default_generation_settings"))
-    return "llama.cpp";
-  ProbeAnswer version = prober.Get("/api/version", kCuriosityMax);
-  if (version.Ok() && absl::StrContains(version.body, "\"version\"")) return "Ollama";
-  ProbeAnswer info = prober.Get("/info", kCuriosityMax);
-  if (info.Ok() && absl::StrContains(info.body, "max_concurrent_requests")) return "TGI";
+  struct OwnPath {
+    const char* path;
+    const char* holds;
+    const char* server;
+  };
+  static constexpr OwnPath kOwnPaths[] = {
+      {"/props", "default_generation_settings", "llama.cpp"},
+      {"/api/version", "\"version\"", "Ollama"},
+      {"/info", "max_concurrent_requests", "TGI"},
+      {"/v2", "triton", "Triton"},
+  };
+  for (const OwnPath& own : kOwnPaths) {
+    ProbeAnswer answer = prober.Get(own.path, kCuriosityMax);
+    if (answer.Ok() && absl::StrContains(answer.body, own.holds)) return own.server;
+  }
   return "";
+}
+
+// What it says of its health, where that is not "ready".
+void TakeHealth(const BackendKind& kind, ProbeAnswer& health, BackendProbe& probe) {
+  probe.reachable = true;
+  probe.loading = health.status == 503 || health.status == kind.not_ready_status;
+  probe.key_refused = health.status == 401 || health.status == 403;
+  if (!health.Ok()) probe.detail = InWords(health);
+}
+
+// A server that is spoken to in a protocol without a list of models in OpenAI's form: its health,
+// and the list as Triton has it.
+void ProbeNative(const BackendKind& kind, Prober& prober, BackendProbe& probe) {
+  probe.server = kind.server;
+  ProbeAnswer health = prober.Get(kind.health_path);
+  if (!health.Complete()) {
+    probe.detail = health.transport.detail;
+    return;
+  }
+  TakeHealth(kind, health, probe);
+  if (!health.Ok()) return;
+  ProbeAnswer index = prober.Post("/v2/repository/index", "{\"ready\":true}", kCuriosityMax);
+  if (index.Ok()) probe.models = ReadModelIndex(index.body);
+}
+
+// A server with deployments does not list them; whether it takes the key is all that it tells.
+void ProbeDeployments(Prober& prober, BackendProbe& probe) {
+  ProbeAnswer models = prober.Get("/openai/models");
+  if (!models.Complete()) {
+    probe.detail = models.transport.detail;
+    return;
+  }
+  probe.reachable = true;
+  probe.key_refused = models.status == 401 || models.status == 403;
+  if (probe.key_refused) probe.detail = InWords(models);
+}
+
+// Requests may call a model by either name.
+void AddAliases(const BackendSpec& spec, BackendProbe& probe) {
+  if (probe.models.empty()) return;
+  for (const auto& [alias, model] : spec.model_aliases) {
+    const bool there =
+        std::find(probe.models.begin(), probe.models.end(), model) != probe.models.end();
+    if (there && std::find(probe.models.begin(), probe.models.end(), alias) == probe.models.end())
+      probe.models.push_back(alias);
+  }
+}
+
+// The usual way: the list of models, and where there is none the server's word about its health.
+void ProbeOpenAi(const BackendTarget& target, Prober& prober, BackendProbe& probe) {
+  const BackendKind& kind = target.kind();
+  ProbeAnswer models = prober.Get(kind.models_path);
+  if (!models.Complete()) {
+    probe.detail = models.transport.detail;
+    return;
+  }
+  probe.reachable = true;
+  probe.server = ServerFromSigns("", models.headers.server());
+  if (models.status == 401 || models.status == 403) {
+    probe.key_refused = true;
+    probe.detail = InWords(models);
+    return;
+  }
+  if (models.Ok()) {
+    const ModelList list = ReadModelList(models.body);
+    probe.models = list.models;
+    if (!list.readable) probe.detail = "GET /v1/models is answered with something else";
+    std::string server = ServerFromSigns(list.owner, models.headers.server());
+    if (server.empty()) server = ServerFromOwnPaths(prober);
+    probe.server = std::move(server);
+    return;
+  }
+  // It does not list its models, either because it has no such list or because it is not ready:
+  // its own word about its health decides.
+  probe.detail = InWords(models);
+  ProbeAnswer health = prober.Get(kind.health_path);
+  if (health.Complete() && !health.Ok() && health.status == kind.not_ready_status) {
+    TakeHealth(kind, health, probe);
+    return;
+  }
+  probe.loading = models.status == 503;
+  if (probe.loading || target.spec().route != BackendRoute::kDetected) return;
+  // A server without OpenAI's routes, perhaps one that we know.
+  if (probe.server.empty()) probe.server = ServerFromOwnPaths(prober);
+  const BackendKind* const found = FindKindOfServer(probe.server);
+  if (found == nullptr || found->native == nullptr) return;
+  probe.detail.clear();
+  probe.native = true;
+  if (!found->native->has_openai_routes()) ProbeNative(*found, prober, probe);
 }
 
 }  // namespace
@@ -137,33 +245,19 @@ BackendProbe ProbeBackend(const BackendSpec& spec, absl::Duration timeout) {
     return probe;
   }
   Prober prober(**target, timeout);
-  ProbeAnswer models = prober.Get("/v1/models");
-  if (!models.Complete()) {
-    probe.detail = models.transport.detail;
-    return probe;
+  const BackendKind& kind = (*target)->kind();
+  if (kind.deployments && !spec.query.empty()) {
+    ProbeDeployments(prober, probe);
+  } else if ((*target)->native() != nullptr && !(*target)->native()->has_openai_routes()) {
+    ProbeNative(kind, prober, probe);
+  } else {
+    ProbeOpenAi(**target, prober, probe);
   }
-  probe.reachable = true;
-  probe.server = ServerFromSigns("", models.headers.server());
-  if (models.status == 401 || models.status == 403) {
-    probe.key_refused = true;
-    probe.detail = InWords(models);
-    return probe;
+  if (spec.route == BackendRoute::kDetected) {
+    const BackendKind* const found = FindKindOfServer(probe.server);
+    if (found != nullptr) probe.kind = found->name;
   }
-  if (models.Ok()) {
-    const ModelList list = ReadModelList(models.body);
-    probe.models = list.models;
-    if (!list.readable) probe.detail = "GET /v1/models is answered with something else";
-    std::string server = ServerFromSigns(list.owner, models.headers.server());
-    if (server.empty()) server = ServerFromOwnPaths(prober);
-    probe.server = std::move(server);
-    return probe;
-  }
-  // It does not list its models, either because it has no such list or because it is not ready:
-  // its own word about its health decides.
-  probe.detail = InWords(models);
-  ProbeAnswer health = prober.Get("/health");
-  probe.loading = models.status == 503 || (health.Complete() && health.status == 503);
-  if (probe.loading && health.Complete() && health.status == 503) probe.detail = InWords(health);
+  AddAliases(spec, probe);
   return probe;
 }
 

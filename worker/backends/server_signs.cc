@@ -31,6 +31,21 @@ ModelList ReadModelList(absl::string_view body) {
   return list;
 }
 
+std::vector<std::string> ReadModelIndex(absl::string_view body) {
+  std::vector<std::string> models;
+  const Json index = Json::parse(body.begin(), body.end(), nullptr, /*allow_exceptions=*/false);
+  if (!index.is_array()) return models;
+  for (const Json& entry : index) {
+    if (!entry.is_object() || models.size() == kModelsMax) continue;
+    const auto name = entry.find("name");
+    const auto state = entry.find("state");
+    const bool ready = state == entry.end() || *state == "READY";
+    if (ready && name != entry.end() && name->is_string())
+      models.push_back(name->get<std::string>());
+  }
+  return models;
+}
+
 std::string ServerFromSigns(absl::string_view owner, absl::string_view server_header) {
   struct Sign {
     absl::string_view word;  // in lower case

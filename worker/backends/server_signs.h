@@ -19,6 +19,10 @@ inline constexpr size_t kModelsMax = 1000;
 // The body of GET /v1/models: OpenAI's envelope, or a bare list.
 ModelList ReadModelList(absl::string_view body);
 
+// The answer of Triton's repository index: [{"name","state":"READY"}]. Only the ready ones; at most
+// kModelsMax.
+std::vector<std::string> ReadModelIndex(absl::string_view body);
+
 // The server's name as people know it, from `owned_by` and the Server header; empty = no sign.
 std::string ServerFromSigns(absl::string_view owner, absl::string_view server_header);
 

@@ -8,7 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
-#include "worker/backends/lenient_json.h"
+#include "worker/backends/bounded_json.h"
+#include "worker/backends/event_answer.h"
 
 namespace nightshift {
 namespace {
@@ -19,12 +20,6 @@ using Json = nlohmann::ordered_json;
 bool IsText(const std::string& key) {
   return key == "content" || key == "refusal" || key == "reasoning" || key == "reasoning_content" ||
          key == "reasoning_text" || key == "thinking" || key == "text" || key == "arguments";
-}
-
-const Json* Find(const Json& object, const char* key) {
-  if (!object.is_object()) return nullptr;
-  const auto found = object.find(key);
-  return found == object.end() ? nullptr : &*found;
 }
 
 bool IsPresent(const Json* value) { return value != nullptr && !value->is_null(); }
@@ -74,7 +69,7 @@ class Choice {
     }
   }
 
-  bool finished() const { return IsPresent(Find(rest_, "finish_reason")); }
+  bool finished() const { return IsPresent(FindIn(rest_, "finish_reason")); }
 
   Json Assemble(Endpoint endpoint, int64_t index) const {
     Json choice = {{"index", index}};
@@ -122,7 +117,7 @@ class Choice {
     for (const Json& call : calls) {
       if (!call.is_object()) continue;
       int64_t index = position++;
-      const Json* const told = Find(call, "index");
+      const Json* const told = FindIn(call, "index");
       if (told != nullptr && told->is_number_integer()) index = told->get<int64_t>();
       TakeCallMembers(call, tool_calls_[index], has_content);
     }
@@ -182,45 +177,13 @@ class Choice {
   std::map<int64_t, Json> tool_calls_;
 };
 
-// Documents are copied and printed by functions that call themselves; answers are flat.
-constexpr int kDepthMax = 200;
-
-bool TooDeep(absl::string_view data) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < data.size(); ++i) {
-    const char c = data[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kDepthMax) return true;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return false;
-}
-
-std::optional<Json> Parse(absl::string_view data) {
-  if (TooDeep(data)) return std::nullopt;
-  Json parsed = Json::parse(data.begin(), data.end(), nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_discarded()) return parsed;
-  const std::string lenient = LenientCopy(data);
-  parsed = Json::parse(lenient, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_discarded()) return parsed;
-  return std::nullopt;
-}
-
 bool IsErrorFrame(absl::string_view event, const Json& frame) {
   if (event == "error") return true;
-  const Json* const error = Find(frame, "error");
+  const Json* const error = FindIn(frame, "error");
   if (IsPresent(error) && !(error->is_string() && error->get_ref<const std::string&>().empty()))
     return true;
   for (const char* key : {"object", "type"}) {
-    const Json* const kind = Find(frame, key);
+    const Json* const kind = FindIn(frame, key);
     if (kind != nullptr && *kind == "error") return true;
   }
   return false;
@@ -230,9 +193,10 @@ bool IsErrorFrame(absl::string_view event, const Json& frame) {
 
 struct StreamAssembler::Impl {
   Options options;
+  std::unique_ptr<EventAnswer> events;  // null: chunks of choices
   Json top = Json::object();
   std::map<int64_t, Choice> choices;
-  bool has_content = false;
+  int64_t pieces = 0;
   bool done = false;
   bool unreadable = false;
   bool any_frame = false;
@@ -250,11 +214,13 @@ struct StreamAssembler::Impl {
 
 StreamAssembler::StreamAssembler(Options options) : impl_(std::make_unique<Impl>()) {
   impl_->options = options;
+  impl_->events = EventAnswer::For(options.endpoint);
 }
 StreamAssembler::~StreamAssembler() = default;
 
 bool StreamAssembler::Supports(Endpoint endpoint) {
-  return endpoint == Endpoint::kChatCompletions || endpoint == Endpoint::kCompletions;
+  return endpoint == Endpoint::kChatCompletions || endpoint == Endpoint::kCompletions ||
+         endpoint == Endpoint::kMessages || endpoint == Endpoint::kResponses;
 }
 
 void StreamAssembler::TakeFrame(absl::string_view event, absl::string_view data) {
@@ -266,7 +232,7 @@ void StreamAssembler::TakeFrame(absl::string_view event, absl::string_view data)
   // Servers that keep a connection alive with empty frames exist.
   if (absl::StripAsciiWhitespace(data).empty()) return;
   impl_->any_frame = true;
-  std::optional<Json> frame = Parse(data);
+  const std::optional<Json> frame = ParseBounded(data);
   if (event == "error" || (frame && IsErrorFrame(event, *frame))) {
     impl_->error_frame.assign(data.data(), data.size());
     return;
@@ -278,10 +244,17 @@ void StreamAssembler::TakeFrame(absl::string_view event, absl::string_view data)
   // Ids, dates and names come with every chunk and are kept once: about a hundred bytes of each
   // frame are not kept.
   impl_->bytes_kept += static_cast<int64_t>(data.size() > 100 ? data.size() - 100 : 1);
-  impl_->TakeChunk(*frame);
+  if (impl_->events != nullptr) {
+    impl_->events->Take(*frame);
+    impl_->pieces = impl_->events->pieces();
+    impl_->done = impl_->events->done();
+  } else {
+    impl_->TakeChunk(*frame);
+  }
 }
 
 void StreamAssembler::Impl::TakeChunk(const Json& chunk) {
+  bool has_content = false;
   for (const auto& [key, value] : chunk.items()) {
     if (key != "choices") {
       Keep(top, key, value);
@@ -292,14 +265,15 @@ void StreamAssembler::Impl::TakeChunk(const Json& chunk) {
     for (const Json& item : value) {
       if (!item.is_object()) continue;
       int64_t index = position++;
-      const Json* const told = Find(item, "index");
+      const Json* const told = FindIn(item, "index");
       if (told != nullptr && told->is_number_integer()) index = told->get<int64_t>();
       choices[index].TakeChunk(options.endpoint, item, has_content);
     }
   }
+  if (has_content) ++pieces;
 }
 
-bool StreamAssembler::has_content() const { return impl_->has_content; }
+int64_t StreamAssembler::pieces() const { return impl_->pieces; }
 bool StreamAssembler::done() const { return impl_->done; }
 bool StreamAssembler::failed() const { return impl_->unreadable || !impl_->error_frame.empty(); }
 int64_t StreamAssembler::bytes_kept() const { return impl_->bytes_kept; }
@@ -308,26 +282,38 @@ const std::string& StreamAssembler::error_frame() const { return impl_->error_fr
 std::string StreamAssembler::Incomplete() const {
   if (!impl_->error_frame.empty()) return "the stream ended with an error";
   if (impl_->unreadable) return "the stream holds a frame that is not JSON";
+  if (impl_->events != nullptr) {
+    if (impl_->events->Assemble().is_null()) return "the stream ended without an answer in it";
+    return impl_->events->done() ? "" : "the stream ended without its last event";
+  }
   if (impl_->choices.empty()) return "the stream ended without an answer in it";
   if (!impl_->done) {
+    if (impl_->options.end == StreamEnd::kEndOfResponse) return "";
     if (!impl_->AllFinished()) return "the stream ended without a finish_reason and without [DONE]";
-    return impl_->options.done_required ? "the stream ended without [DONE]" : "";
+    return impl_->options.end == StreamEnd::kDone ? "the stream ended without [DONE]" : "";
   }
   // Cerebras has been seen to leave the reason out; the closing account then says that the server
   // came to the end by itself.
-  if (!impl_->AllFinished() && !IsPresent(Find(impl_->top, "usage")))
+  if (!impl_->AllFinished() && !IsPresent(FindIn(impl_->top, "usage")))
     return "the stream ended without a finish_reason";
   return "";
 }
 
 std::string StreamAssembler::Assemble() const {
+  if (impl_->events != nullptr) {
+    const Json answer = impl_->events->Assemble();
+    return answer.is_null() ? "" : PrintJson(answer);
+  }
   if (!impl_->any_frame || (impl_->choices.empty() && impl_->top.empty())) return "";
   Json answer = Json::object();
   Json choices = Json::array();
   for (const auto& [index, choice] : impl_->choices)
     choices.push_back(choice.Assemble(impl_->options.endpoint, index));
+  // The order that servers have: who it is, then the choices, then the account.
+  for (const char* key : {"id", "object", "created", "model"}) {
+    if (const Json* const value = FindIn(impl_->top, key)) answer[key] = *value;
+  }
   for (const auto& [key, value] : impl_->top.items()) {
-    // The answer's own order: ids first, then the choices, then the account.
     if (key == "usage" && !answer.contains("choices")) answer["choices"] = choices;
     answer[key] = value;
   }
@@ -337,7 +323,7 @@ std::string StreamAssembler::Assemble() const {
     object =
         impl_->options.endpoint == Endpoint::kCompletions ? "text_completion" : "chat.completion";
   }
-  return answer.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return PrintJson(answer);
 }
 
 }  // namespace nightshift

@@ -1,8 +1,9 @@
 // A streamed answer put together again: what the server would have sent without streaming.
 //
-// One assembler per stream; not thread-safe. It takes the frames of /v1/chat/completions and
-// /v1/completions in order. Texts and arguments are concatenated, tool calls merged by their index,
-// lists of log probabilities joined; of every other member the last value is kept.
+// One assembler per stream; not thread-safe. It takes the frames in order. Of /v1/chat/completions
+// and /v1/completions texts and arguments are concatenated, tool calls merged by their index, lists
+// of log probabilities joined; of every other member the last value is kept. The events of
+// /v1/messages and /v1/responses are EventAnswer's.
 #ifndef NIGHTSHIFT_WORKER_BACKENDS_STREAM_ASSEMBLER_H_
 #define NIGHTSHIFT_WORKER_BACKENDS_STREAM_ASSEMBLER_H_
 
@@ -15,12 +16,18 @@
 
 namespace nightshift {
 
+// By which sign a stream is known to be whole.
+enum class StreamEnd {
+  kDone,           // [DONE], or the last event of its kind
+  kFinishReason,   // as good as that: every choice has told why it ended
+  kEndOfResponse,  // nothing: the response ended as HTTP has it
+};
+
 class StreamAssembler {
  public:
   struct Options {
     Endpoint endpoint = Endpoint::kChatCompletions;
-    // A few servers end a stream without [DONE]; for them the finish reasons are enough.
-    bool done_required = true;
+    StreamEnd end = StreamEnd::kDone;
   };
   explicit StreamAssembler(Options options);
   ~StreamAssembler();
@@ -31,8 +38,8 @@ class StreamAssembler {
   // One frame of the stream. Frames after [DONE] or after an error are ignored.
   void TakeFrame(absl::string_view event, absl::string_view data);
 
-  // Something of the answer itself has arrived: text, reasoning, a tool call, a refusal.
-  bool has_content() const;
+  // Frames with something of the answer itself: text, reasoning, a tool call, a refusal.
+  int64_t pieces() const;
   // [DONE] has arrived.
   bool done() const;
   // An error frame has arrived, or one that cannot be read.

@@ -84,6 +84,8 @@ constexpr WordRow kWords[] = {
      Meaning::kContentFilter},
 
     {{400, 404, 422}, Where::kCode, "model_not_found", nullptr, Meaning::kModelNotFound},
+    {{404}, Where::kCode, "deploymentnotfound", nullptr, Meaning::kModelNotFound},
+    {{400, 404}, Where::kOpening, "request for unknown model", nullptr, Meaning::kModelNotFound},
     {{404}, Where::kText, "not found", "model", Meaning::kModelNotFound},
     {{404}, Where::kText, "not exist", "model", Meaning::kModelNotFound},
     {{404}, Where::kCode, "not_found_error", nullptr, Meaning::kModelNotFound},

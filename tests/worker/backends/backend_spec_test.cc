@@ -78,6 +78,58 @@ TEST_F(BackendSpecTest, KindsGoInFrontOfTheUrl) {
               AllOf(HasSubstr("\"vlm\" is no kind"), HasSubstr("vllm, sglang")));
 }
 
+// The path says which of a kind's protocols is meant, and what says so is not part of the base.
+TEST_F(BackendSpecTest, PathsOfUrlsChooseTheProtocol) {
+  struct Row {
+    const char* text;
+    BackendRoute route;
+    const char* base_url;
+  };
+  for (const Row& row : {
+           Row{"http://h:1", BackendRoute::kDetected, "http://h:1"},
+           Row{"http://h:1/v1", BackendRoute::kOpenAi, "http://h:1"},
+           Row{"vllm=http://h:1", BackendRoute::kOpenAi, "http://h:1"},
+           Row{"sglang=http://h:1", BackendRoute::kOpenAi, "http://h:1"},
+           Row{"sglang=http://h:1/generate", BackendRoute::kNative, "http://h:1"},
+           Row{"tgi=http://h:1/generate_stream", BackendRoute::kNative, "http://h:1"},
+           Row{"llamacpp=http://h:1/a/completion", BackendRoute::kNative, "http://h:1/a"},
+           Row{"triton=http://h:1", BackendRoute::kNative, "http://h:1"},
+           Row{"triton=http://h:1/v2/", BackendRoute::kNative, "http://h:1"},
+           Row{"triton=http://h:9000/v1", BackendRoute::kOpenAi, "http://h:9000"},
+           Row{"ollama=http://h:1", BackendRoute::kNative, "http://h:1"},
+           Row{"ollama=http://h:1/api/chat", BackendRoute::kNative, "http://h:1"},
+           Row{"ollama=http://h:1/v1", BackendRoute::kOpenAi, "http://h:1"},
+       }) {
+    const BackendSpec spec = Parse(row.text);
+    EXPECT_EQ(static_cast<int>(spec.route), static_cast<int>(row.route)) << row.text;
+    EXPECT_EQ(spec.base_url, row.base_url) << row.text;
+  }
+}
+
+TEST_F(BackendSpecTest, AzureHasDeploymentsAndAVersion) {
+  const BackendSpec resource = Parse("azure=https://r.openai.azure.com");
+  EXPECT_EQ(resource.base_url, "https://r.openai.azure.com");
+  EXPECT_EQ(resource.query, "?api-version=2024-10-21");
+  const BackendSpec copied = Parse(
+      "azure=https://r.openai.azure.com/openai/deployments/d/chat/"
+      "completions?api-version=2025-01-01");
+  EXPECT_EQ(copied.base_url, "https://r.openai.azure.com");
+  EXPECT_EQ(copied.query, "?api-version=2025-01-01");
+  const BackendSpec newer = Parse("azure=https://r.openai.azure.com/openai/v1");
+  EXPECT_EQ(newer.base_url, "https://r.openai.azure.com/openai");
+  EXPECT_EQ(newer.query, "");
+  EXPECT_THAT(Refusal("azure=https://r.openai.azure.com?key=secret"), Not(HasSubstr("secret")));
+  EXPECT_THAT(Refusal("azure=https://r.openai.azure.com?api-version=a%0d"), HasSubstr("character"));
+  Environment()["AZURE_OPENAI_API_KEY"] = "az";
+  EXPECT_EQ(Parse("azure=https://r.openai.azure.com").api_key, "az");
+  EXPECT_EQ(Parse("vllm=https://r.openai.azure.com").api_key, "");
+}
+
+TEST(HttpUrlTest, StepsOfPathsAreEscaped) {
+  EXPECT_EQ(UrlStep("Org/Model-1.5_b~"), "Org%2FModel-1.5_b~");
+  EXPECT_EQ(UrlStep("a b?c#\xC3\xA4"), "a%20b%3Fc%23%C3%A4");
+}
+
 TEST_F(BackendSpecTest, SimHasNoAddress) {
   EXPECT_EQ(Parse("sim").kind, "sim");
   EXPECT_EQ(Parse("sim").name, "sim");

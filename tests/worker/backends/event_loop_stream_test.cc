@@ -167,6 +167,68 @@ TEST(EventLoopStreamTest, CutStreamKeepsItsPart) {
   const CallOutcome outcome = fixture.Call(Streamed());
   EXPECT_EQ(outcome.transport, Transport::kReset);
   EXPECT_NE(outcome.incomplete, "");
+  EXPECT_TRUE(outcome.body_is_partial);
+  EXPECT_EQ(Content(outcome), "Hel");
+}
+
+// Each piece is seen on its own, at times that the test decides.
+TEST(EventLoopStreamTest, TimesBetweenPiecesAreMeasured) {
+  const auto delta = [](const std::string& text) {
+    return "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"" + text + "\"}}]}\n\n";
+  };
+  StreamAssembler assembler({});
+  assembler.TakeFrame("", R"({"choices":[{"index":0,"delta":{"role":"assistant"}}]})");
+  EXPECT_EQ(assembler.pieces(), 0);
+  ScriptedServer server([&](const Request&) {
+    return Reply{
+        .bytes = ScriptedServer::EventStream(delta("a") + delta("b") + delta("c") + kLast + kDone)};
+  });
+  LoopFixture fixture({LoopFixture::Spec(server.url())});
+  const CallOutcome outcome = fixture.Call(Streamed());
+  // They came in one read: no time between them that anyone could tell.
+  EXPECT_EQ(outcome.timing.gap_mean_ms(), 0);
+  EXPECT_EQ(outcome.timing.gap_max_ms(), 0);
+  EXPECT_TRUE(outcome.timing.has_connect_ms());
+  EXPECT_TRUE(outcome.timing.has_first_byte_ms());
+  EXPECT_FALSE(fixture.Call(Streamed()).timing.has_connect_ms());
+  EXPECT_FALSE(fixture.Call(LoopFixture::Chat()).timing.has_gap_max_ms());
+}
+
+TEST(EventLoopStreamTest, MessagesAndResponsesAreStreamedInTheirOwnForm) {
+  Endpoint endpoint = Endpoint::kMessages;
+  ScriptedServer server([&](const Request&) {
+    return Reply{
+        .bytes = ScriptedServer::EventStream(
+            endpoint == Endpoint::kMessages
+                ? "event: message_start\ndata: "
+                  R"({"type":"message_start","message":{"id":"m1","role":"assistant","content":[],"usage":{"input_tokens":5}}})"
+                  "\n\nevent: content_block_start\ndata: "
+                  R"({"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}})"
+                  "\n\ndata: "
+                  R"({"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}})"
+                  "\n\ndata: "
+                  R"({"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}})"
+                  "\n\ndata: {\"type\":\"message_stop\"}\n\n"
+                : "data: "
+                  R"({"type":"response.completed","response":{"id":"r1","status":"completed","output":[]}})"
+                  "\n\n")};
+  });
+  LoopFixture fixture({LoopFixture::Spec(server.url())});
+  CallRequest request = Streamed();
+  request.endpoint = endpoint;
+  const CallOutcome message = fixture.Call(request);
+  EXPECT_EQ(message.incomplete, "");
+  EXPECT_EQ(message.finish_reason, "end_turn");
+  EXPECT_EQ(message.usage.prompt_tokens(), 5);
+  EXPECT_EQ(message.usage.completion_tokens(), 2);
+  EXPECT_EQ(Json::parse(message.body)["content"][0]["text"], "Hi");
+  request.endpoint = endpoint = Endpoint::kResponses;
+  EXPECT_EQ(fixture.Call(request).incomplete, "");
+  for (const Request& seen : server.requests()) {
+    const Json body = Json::parse(seen.body);
+    EXPECT_EQ(body["stream"], true);
+    EXPECT_FALSE(body.contains("stream_options"));  // these endpoints have no such member
+  }
 }
 
 // After [DONE] nothing can be missing: a server that forgets to end the response, or cuts the

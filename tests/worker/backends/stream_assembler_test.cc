@@ -67,7 +67,7 @@ TEST_F(StreamAssemblerTest, MergesToolCallsByIndex) {
     "role":"assistant","content":null,"tool_calls":[
       {"id":"t1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},
       {"id":"t2","type":"function","function":{"name":"g","arguments":"{}"}}]})"));
-  EXPECT_TRUE(assembler_.has_content());
+  EXPECT_GT(assembler_.pieces(), 0);
   EXPECT_EQ(assembler_.Incomplete(), "");
 }
 
@@ -113,9 +113,9 @@ TEST(StreamAssemblerCompletionsTest, PutsACompletionTogether) {
 TEST_F(StreamAssemblerTest, ContentIsWhatThePersonWaitsFor) {
   Feed({R"({"choices":[]})",
         R"({"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]})"});
-  EXPECT_FALSE(assembler_.has_content());
+  EXPECT_EQ(assembler_.pieces(), 0);
   Feed({R"({"choices":[{"index":0,"delta":{"content":"x"}}]})"});
-  EXPECT_TRUE(assembler_.has_content());
+  EXPECT_GT(assembler_.pieces(), 0);
 }
 
 TEST_F(StreamAssemblerTest, EndWithoutDoneIsIncomplete) {
@@ -140,7 +140,7 @@ TEST_F(StreamAssemblerTest, UsageStandsInForAMissingFinishReason) {
 }
 
 TEST(StreamAssemblerOptionsTest, SomeServersSendNoDone) {
-  StreamAssembler assembler({.done_required = false});
+  StreamAssembler assembler({.end = StreamEnd::kFinishReason});
   assembler.TakeFrame("", R"({"choices":[{"index":0,"delta":{"content":"x"}}]})");
   EXPECT_NE(assembler.Incomplete(), "");
   assembler.TakeFrame("", R"({"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})");
