@@ -119,6 +119,10 @@ class Reader {
     backend.where = Where(at);
     for (const auto& entry : node) {
       ASSIGN_OR_RETURN(const std::string key, Scalar(entry.first, "backends"));
+      if (Canonical(key) == "model-aliases") {
+        RETURN_IF_ERROR(ModelAliases(backend, entry.second));
+        continue;
+      }
       ASSIGN_OR_RETURN(const std::string text, Scalar(entry.second, key));
       const absl::Status set = SetBackendKey(backend, Canonical(key), text);
       if (!set.ok()) return Refuse(entry.first, "backend ", backend.name, ": ", set.message());
@@ -132,6 +136,21 @@ class Reader {
                       other.where);
     }
     file_.backends.push_back(std::move(backend));
+    return absl::OkStatus();
+  }
+
+  absl::Status ModelAliases(ConfiguredBackend& backend, const YAML::Node& node) {
+    if (!node.IsMap()) {
+      return Refuse(node, "backend ", backend.name,
+                    ": model-aliases: expected the requests' names with this backend's");
+    }
+    for (const auto& entry : node) {
+      ASSIGN_OR_RETURN(const std::string alias, Scalar(entry.first, "model-aliases"));
+      ASSIGN_OR_RETURN(const std::string model, Scalar(entry.second, "model-aliases"));
+      if (alias.empty() || model.empty())
+        return Refuse(entry.first, "backend ", backend.name, ": model-aliases: a name is empty");
+      backend.model_aliases[alias] = model;
+    }
     return absl::OkStatus();
   }
 
@@ -176,7 +195,7 @@ class Reader {
       const std::string nearest =
           Nearest(key, {"name", "kind", "url", "api-key-env", "api-key-file",
                         "price-prompt-per-million", "price-completion-per-million", "rate-limit",
-                        "connect-timeout", "request-timeout"});
+                        "connect-timeout", "request-timeout", "model-aliases"});
       return absl::InvalidArgumentError(
           absl::StrCat("unknown key ", key,
                        nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));

@@ -40,7 +40,8 @@ struct ConfiguredBackend {
   std::string rate_limits;  // "tokens/minute=1000000, requests/minute=1000"; not checked yet
   std::optional<absl::Duration> connect_timeout;
   std::optional<absl::Duration> request_timeout;
-  std::string where;  // "FILE:LINE"
+  std::map<std::string, std::string> model_aliases;  // what requests say -> what the backend says
+  std::string where;                                 // "FILE:LINE"
 };
 
 struct ConfigFile {

@@ -73,6 +73,8 @@ one counts. Lists are separated by commas; switches are true or false.
 Others:
 
   CEREBRAS_API_KEY                key of --backend cerebras
+  AZURE_OPENAI_API_KEY            key of azure=URL
+  ANTHROPIC_API_KEY               key of anthropic=URL
   OPENAI_API_KEY                  key of other backends, where one is asked for by
                                   `api_key_env: OPENAI_API_KEY` in a config file
   NO_COLOR                        no colour, when set and not empty
@@ -105,7 +107,8 @@ for byte; only a member that an option sets is changed.
 Config (--config FILE, YAML): every option is a key, and `backends:` names
 backends with kind, url, api_key_env or api_key_file, connect_timeout,
 request_timeout, price_prompt_per_million, price_completion_per_million,
-rate_limit (tokens/minute=1000000, requests/minute=1000).
+rate_limit (tokens/minute=1000000, requests/minute=1000), and model_aliases:
+under it what requests call a model, and what this backend calls it.
 
 Results file: JSON Lines in input order, the requests that succeeded:
   {"id":"batch_req_...","custom_id":"a","response":{"status_code":200,
@@ -113,7 +116,11 @@ Results file: JSON Lines in input order, the requests that succeeded:
 Errors file: everything else; `response` if the backend answered over HTTP,
 otherwise `error` with code and message. `nightshift` has attempts, backend,
 worker, queued_ms, ttft_ms, latency_ms, prompt_tokens, completion_tokens,
-cost_usd, finish_reason, flags, error_class.
+cost_usd, finish_reason, flags (empty, truncated, filtered, refused, repetitive),
+error_class; and, where known, cached_tokens, reasoning_tokens, connect_ms,
+first_byte_ms, gap_mean_ms and gap_max_ms (between pieces of a stream),
+server_queue_ms, server_prompt_ms, server_completion_ms, and partial_response
+(what had come of a stream that broke off).
 
 Error classes: rate_limited, timeout, connection_error, server_error,
 context_too_long, invalid_request, model_not_found, content_filter,

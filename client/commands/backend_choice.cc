@@ -70,6 +70,7 @@ absl::StatusOr<BackendSpec> FromConfiguration(const ConfiguredBackend& backend) 
   }
   if (backend.connect_timeout.has_value()) spec->connect_timeout = *backend.connect_timeout;
   if (backend.request_timeout.has_value()) spec->request_timeout = *backend.request_timeout;
+  spec->model_aliases = backend.model_aliases;
   return spec;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -50,6 +51,20 @@ TEST_F(ConfigFileTest, AnUnknownKeyNamesFileLineAndTheNearestKey) {
   ASSERT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(file.status().message(),
             path_ + ":2: unknown key max-atempts; did you mean max-attempts?");
+}
+
+TEST_F(ConfigFileTest, ABackendMayHaveItsOwnNamesOfModels) {
+  const auto file = Read(
+      "backends:\n  gpu:\n    url: http://h/v1\n    model_aliases:\n      small: org/small-8b\n");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->backends[0].model_aliases,
+            (std::map<std::string, std::string>{{"small", "org/small-8b"}}));
+  EXPECT_EQ(Read("backends:\n  gpu:\n    url: http://h/v1\n    model_aliases: small\n")
+                .status()
+                .message(),
+            path_ +
+                ":4: backend gpu: model-aliases: expected the requests' names with this "
+                "backend's");
 }
 
 TEST_F(ConfigFileTest, AnUnknownKeyOfABackendNamesTheLine) {
