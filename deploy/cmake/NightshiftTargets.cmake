@@ -13,6 +13,10 @@ if(NIGHTSHIFT_SANITIZE)
   add_link_options(-fsanitize=${NIGHTSHIFT_SANITIZE})
 endif()
 
+if(NIGHTSHIFT_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 # The linker's time is a good part of a small rebuild; take a fast one where it is installed.
 find_program(NIGHTSHIFT_MOLD mold)
 if(NIGHTSHIFT_MOLD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
