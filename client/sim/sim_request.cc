@@ -244,7 +244,9 @@ absl::StatusOr<SimRequest> ParseSimRequest(Endpoint endpoint, absl::string_view 
   request.choices = std::clamp<int64_t>(IntOr(members, "n", 1), 1, kChoicesMax);
   request.max_tokens =
       std::max<int64_t>(0, IntOr(members, shape.max_tokens, IntOr(members, shape.max_alias, 0)));
-  request.stream = IsTrue(members, "stream");
+  // Messages and responses are answered whole here, whatever was asked for.
+  request.stream = IsTrue(members, "stream") && endpoint != Endpoint::kMessages &&
+                   endpoint != Endpoint::kResponses;
   if (const JsonMember* options = FindMember(members, "stream_options");
       options != nullptr && options->kind == JsonKind::kObject) {
     const absl::StatusOr<std::vector<JsonMember>> list = SplitJsonObject(options->raw_value);

@@ -15,6 +15,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from nightshift_testing import Process, TestCase, read_jsonl, run, tool
 
 COUNT = int(os.environ.get("NIGHTSHIFT_LLAMA_COUNT", "200"))
+# Of each route, streamed and not, one call at a time.
+SAME_COUNT = int(os.environ.get("NIGHTSHIFT_LLAMA_SAME_COUNT", "15"))
 ROOT = os.environ.get("ROOT", os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "real-llama"))
 
 
@@ -68,6 +70,34 @@ class RealLlama(TestCase):
             for i in range(COUNT)])
         self.assertEqual(sum(r["nightshift"]["completion_tokens"] for r in results), counters["tokens_predicted_total"])
         self.assertEqual(sum(r["nightshift"]["prompt_tokens"] for r in results), counters["prompt_tokens_total"])
+
+    def answers(self, name, url, lines, *options):
+        source = self.write(f"{name}.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        out = self.path(f"{name}.out")
+        code, _, err = run("run", source, "--backend", url, "--data-dir", self.path(f"{name}-data"), "-o", out,
+                           "--wait-for-backend", "60s", "--concurrency", "1", "--json", *options, cwd=self.folder)
+        self.assertEqual(code, 0, err)
+        return read_jsonl(out)
+
+    def test_streamed_answers_equal_whole_ones_on_every_route(self):
+        """One call at a time, temperature 0, no prompt cache: then the server itself is repeatable."""
+        steady = {"model": "tiny", "max_tokens": 12, "temperature": 0, "cache_prompt": False}
+        chats = [{"custom_id": f"c-{i}", "method": "POST", "url": "/v1/chat/completions", "body": {
+            **steady, "messages": [{"role": "user", "content": f"report {i} of the night"}]}} for i in range(SAME_COUNT)]
+        texts = [{"custom_id": f"p-{i}", "method": "POST", "url": "/v1/completions", "body": {
+            **steady, "prompt": f"data {i} of the system"}} for i in range(SAME_COUNT)]
+        native = "llamacpp=" + self.url[:-len("/v1")] + "/completion"
+        for name, url, lines in (("chat", self.url, chats), ("text", self.url, texts), ("native", native, texts)):
+            whole = self.answers(name, url, lines)
+            streamed = self.answers(name + "-streamed", url, lines, "--stream")
+            for a, b in zip(whole, streamed):
+                x, y = a["response"]["body"], b["response"]["body"]
+                self.assertEqual(x["choices"], y["choices"])
+                self.assertEqual(x["usage"], y["usage"])
+                for line in (a, b):
+                    self.assertEqual(line["nightshift"]["completion_tokens"], x["usage"]["completion_tokens"])
+                    self.assertIn("server_completion_ms", line["nightshift"])
+                self.assertIsNotNone(b["nightshift"]["ttft_ms"])
 
 
 if __name__ == "__main__":
