@@ -106,7 +106,8 @@ class CoordinatorImpl final : public Coordinator {
     RETURN_IF_ERROR(CheckNoUnfinishedRestore(options_.data_dir));
     RocksDbStoreOptions store_options;
     store_options.path = StoreDir();
-    ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenRocksDbStore(store_options));
+    ASSIGN_OR_RETURN(std::unique_ptr<DiskStore> store, OpenRocksDbStore(store_options));
+    disk_store_ = store.get();
     store_ = NewMeteredStore(std::move(store), clock_,
                              [this](absl::Duration took) { metrics_.OnStoreCommit(took); });
     RETURN_IF_ERROR(PrepareSchema(*store_));
@@ -160,7 +161,7 @@ class CoordinatorImpl final : public Coordinator {
     grant_loop_ = std::make_unique<GrantLoop>(*store_, *dispatcher_, *committer_, *streams_, clock_,
                                               [this](int requests) { metrics_.OnLease(requests); });
     backups_ = std::make_unique<BackupMaker>(
-        *store_, *dispatcher_, store_id_, options_.data_dir,
+        *disk_store_, *dispatcher_, store_id_, options_.data_dir,
         options_.backup_dir.empty() ? DefaultBackupFolder(options_.data_dir) : options_.backup_dir);
     JobServiceParts parts{store_.get(), dispatcher_.get(), committer_.get(),
                           &token_,      &clock_,           temporary_dir_};
@@ -281,7 +282,8 @@ class CoordinatorImpl final : public Coordinator {
   std::atomic<bool> broken_{false};
   std::once_flag shutdown_;
 
-  std::unique_ptr<DiskStore> store_;
+  std::unique_ptr<Store> store_;
+  DiskStore* disk_store_ = nullptr;  // within store_
   std::unique_ptr<Dispatcher> dispatcher_;
   std::unique_ptr<WorkerStreams> streams_;
   std::unique_ptr<Committer> committer_;
