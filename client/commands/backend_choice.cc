@@ -7,10 +7,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "client/sim/sim_server.h"
-#include "worker/core/rate_limit.h"
 
 namespace nightshift {
 namespace {
@@ -61,13 +59,8 @@ absl::StatusOr<BackendSpec> FromConfiguration(const ConfiguredBackend& backend) 
     spec->price_prompt_per_million = backend.price_prompt_per_million;
   if (backend.price_completion_per_million >= 0)
     spec->price_completion_per_million = backend.price_completion_per_million;
-  for (const absl::string_view part :
-       absl::StrSplit(backend.rate_limits, ',', absl::SkipWhitespace())) {
-    absl::StatusOr<RateLimit> limit = ParseRateLimit(absl::StripAsciiWhitespace(part));
-    if (!limit.ok())
-      return Annotate(limit.status(), absl::StrCat(backend.where, ": backend ", backend.name));
-    spec->rate_limits.push_back(*limit);
-  }
+  RETURN_IF_ERROR(Annotate(AddRateLimits(backend.rate_limits, &*spec),
+                           absl::StrCat(backend.where, ": backend ", backend.name)));
   if (backend.connect_timeout.has_value()) spec->connect_timeout = *backend.connect_timeout;
   if (backend.request_timeout.has_value()) spec->request_timeout = *backend.request_timeout;
   spec->model_aliases = backend.model_aliases;
@@ -125,14 +118,13 @@ bool ChooseBackends(const Settings& settings, std::vector<BackendSpec>* backends
     }
     texts = {"cerebras"};
   }
-  std::vector<RateLimit> limits;
+  BackendSpec given;
   for (const std::string& text : settings.List("rate-limit")) {
-    const absl::StatusOr<RateLimit> limit = ParseRateLimit(text);
-    if (!limit.ok()) {
-      *failure = UsageFailure(absl::StrCat("--rate-limit: ", limit.status().message()));
+    const absl::Status added = AddRateLimits(text, &given);
+    if (!added.ok()) {
+      *failure = UsageFailure(absl::StrCat("--rate-limit: ", added.message()));
       return false;
     }
-    limits.push_back(*limit);
   }
   for (const std::string& text : texts) {
     absl::StatusOr<BackendSpec> spec = ResolveBackend(text, settings.backends());
@@ -146,7 +138,7 @@ bool ChooseBackends(const Settings& settings, std::vector<BackendSpec>* backends
         return false;
       }
     }
-    if (spec->rate_limits.empty()) spec->rate_limits = limits;
+    if (spec->rate_limits.empty()) spec->rate_limits = given.rate_limits;
     backends->push_back(*std::move(spec));
   }
   return true;

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/endpoint.h"
 #include "base/status_macros.h"
@@ -214,6 +215,14 @@ absl::StatusOr<BackendSpec> ParseBackendSpec(absl::string_view text, GetEnv gete
       url->host == kCerebrasHost ? std::string("cerebras") : absl::StrCat(url->Authority(), path);
   RETURN_IF_ERROR(FindKey(*url, getenv, spec));
   return spec;
+}
+
+absl::Status AddRateLimits(absl::string_view text, BackendSpec* spec) {
+  for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipWhitespace())) {
+    ASSIGN_OR_RETURN(const RateLimit limit, ParseRateLimit(absl::StripAsciiWhitespace(part)));
+    spec->rate_limits.push_back(limit);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace nightshift

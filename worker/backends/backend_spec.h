@@ -47,6 +47,9 @@ using GetEnv = const char* (*)(const char*);
 // wrong, and FailedPrecondition a key that is missing, with every place that was looked in.
 absl::StatusOr<BackendSpec> ParseBackendSpec(absl::string_view text, GetEnv getenv);
 
+// Adds the limits of "tokens/minute=1000000, requests/day=5000". InvalidArgument names the bad one.
+absl::Status AddRateLimits(absl::string_view text, BackendSpec* spec);
+
 }  // namespace nightshift
 
 #endif  // NIGHTSHIFT_WORKER_BACKENDS_BACKEND_SPEC_H_

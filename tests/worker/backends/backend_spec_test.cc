@@ -236,5 +236,16 @@ TEST(BackendTargetTest, UrlsAreMadeOfBaseAndEndpoint) {
   EXPECT_EQ((*target)->url(Endpoint::kUnspecified), nullptr);
 }
 
+TEST(BackendSpecTest, RateLimitsAreAListWithCommas) {
+  BackendSpec spec;
+  EXPECT_TRUE(AddRateLimits("", &spec).ok());
+  EXPECT_TRUE(AddRateLimits("tokens/minute=1000000, requests/day=5000", &spec).ok());
+  ASSERT_EQ(spec.rate_limits.size(), 2u);
+  EXPECT_EQ(spec.rate_limits[0].limit, 1'000'000);
+  EXPECT_EQ(spec.rate_limits[1].window, absl::Hours(24));
+  EXPECT_EQ(AddRateLimits("tokens/minute=5,words/day=5", &spec).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace nightshift
