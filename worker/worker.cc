@@ -1,5 +1,6 @@
 #include "worker/worker.h"
 
+#include <openssl/sha.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
@@ -56,6 +58,15 @@ absl::Status CheckOptions(const WorkerOptions& options) {
 // Cerebras charges a call without a maximum by this; what its headers show replaces it.
 constexpr int64_t kCerebrasUnsetAnswer = 16384;
 
+// What tells the account from others. The key does not leave the worker: half of a SHA-256 does.
+std::string AccountOf(const BackendSpec& spec) {
+  const std::string text = absl::StrCat("nightshift account\n", spec.base_url, "\n", spec.api_key);
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
+  return absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(digest), sizeof(digest) / 2));
+}
+
 PacerOptions PacerOptionsOf(const BackendSpec& spec) {
   PacerOptions options;
   options.configured = spec.rate_limits;
@@ -91,7 +102,7 @@ class WorkerImpl final : public Worker {
       runner_options.backends.push_back(
           {InfoOf(spec),
            options.concurrency > 0 ? NewFixedLimiter(options.concurrency) : NewFillLimiter(),
-           PacerOptionsOf(spec)});
+           PacerOptionsOf(spec), AccountOf(spec)});
     }
     runner_ = std::make_unique<Runner>(std::move(runner_options), *loop_, *link_);
     Connect();

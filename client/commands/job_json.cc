@@ -85,6 +85,7 @@ Json WorkerJson(const v1::WorkerStatus& worker) {
     one["tokens_per_second"] = backend.tokens_per_second();
     one["latency_seconds"] = backend.latency_seconds();
     one["waiting_for"] = TextOrNull(backend.waiting_for());
+    one["explain"] = TextOrNull(backend.explain());
     out["backends"].push_back(std::move(one));
   }
   return out;

@@ -182,6 +182,7 @@ std::string WorkerTable(const std::vector<v1::WorkerStatus>& workers) {
       const std::string& why =
           backend.waiting_for().empty() ? backend.detail() : backend.waiting_for();
       absl::StrAppend(&out, why.empty() ? "" : absl::StrCat("  ", why), "\n");
+      if (!backend.explain().empty()) absl::StrAppend(&out, "    limit ", backend.explain(), "\n");
     }
   }
   return out;

@@ -98,9 +98,11 @@ absl::StatusOr<Dispatcher::HelloReply> Dispatcher::OnHello(const v1::Hello& hell
   return reply;
 }
 
-void Dispatcher::OnReport(WorkerNumber worker, const v1::Report& report, MonotonicTime now) {
-  impl_->OnReport(worker, report, now);
+v1::RateShares Dispatcher::OnReport(WorkerNumber worker, const v1::Report& report,
+                                    MonotonicTime now) {
+  v1::RateShares shares = impl_->OnReport(worker, report, now);
   impl_->WakeUp();
+  return shares;
 }
 
 void Dispatcher::OnReturned(WorkerNumber worker, const v1::Returned& returned, MonotonicTime now) {

@@ -172,7 +172,8 @@ class Dispatcher {
   // InvalidArgument for another protocol. A Hello of a session that is connected already replaces
   // the old stream (the caller closes it).
   absl::StatusOr<HelloReply> OnHello(const v1::Hello& hello, MonotonicTime now, absl::Time wall);
-  void OnReport(WorkerNumber worker, const v1::Report& report, MonotonicTime now);
+  // What the worker may use of the accounts that it names; mostly empty.
+  v1::RateShares OnReport(WorkerNumber worker, const v1::Report& report, MonotonicTime now);
   void OnReturned(WorkerNumber worker, const v1::Returned& returned, MonotonicTime now);
   void OnDrain(WorkerNumber worker, const v1::Drain& drain, MonotonicTime now);
   void OnStreamClosed(WorkerNumber worker, MonotonicTime now);
@@ -221,10 +222,10 @@ class Dispatcher {
   absl::StatusOr<std::string> FinishedBitmap(JobNumber job, uint32_t chunk) const;
   // Rises with every change of the job that a watcher may care for; 0 = unknown job.
   uint64_t ChangeCount(JobNumber job) const;
-  // Jobs in a non-terminal state whose deadline has passed. The deadline is a wall-clock time in the
-  // job's record; the first call that sees it settles how far off it is, and from then on only the
-  // monotonic clock counts, so that a clock that is set expires nothing. To be called every second
-  // or so.
+  // Jobs in a non-terminal state whose deadline has passed. The deadline is a wall-clock time in
+  // the job's record; the first call that sees it settles how far off it is, and from then on only
+  // the monotonic clock counts, so that a clock that is set expires nothing. To be called every
+  // second or so.
   std::vector<JobNumber> ExpiredJobs(MonotonicTime now, absl::Time wall);
 
   // Recounts everything the slow way and breaks the program on a difference. For tests and the

@@ -82,7 +82,7 @@ struct Dispatcher::Impl {
 
   // --- dispatcher_workers.cc
   absl::StatusOr<HelloReply> OnHello(const v1::Hello& hello, MonotonicTime now, absl::Time wall);
-  void OnReport(WorkerNumber number, const v1::Report& report, MonotonicTime now);
+  v1::RateShares OnReport(WorkerNumber number, const v1::Report& report, MonotonicTime now);
   void OnReturned(WorkerNumber number, const v1::Returned& returned, MonotonicTime now);
   void OnDrain(WorkerNumber number, MonotonicTime now);
   void OnStreamClosed(WorkerNumber number, MonotonicTime now);

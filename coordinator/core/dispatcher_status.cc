@@ -107,6 +107,7 @@ std::vector<v1::WorkerStatus> Dispatcher::Impl::ListWorkers(MonotonicTime now) c
       to->set_tokens_per_second(backend.tokens_per_second);
       to->set_latency_seconds(backend.latency_seconds);
       to->set_waiting_for(backend.waiting_for);
+      to->set_explain(backend.explain);
     }
   }
   return list;

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "coordinator/core/dispatcher_impl.h"
 #include "coordinator/core/job_state.h"
+#include "coordinator/core/rate_shares.h"
 
 namespace nightshift {
 
@@ -116,10 +117,13 @@ void Dispatcher::Impl::Lapse(Worker* worker, MonotonicTime now) {
   }
 }
 
-void Dispatcher::Impl::OnReport(WorkerNumber number, const v1::Report& report, MonotonicTime now) {
+v1::RateShares Dispatcher::Impl::OnReport(WorkerNumber number, const v1::Report& report,
+                                          MonotonicTime now) {
   MutexLock lock(&mutex);
   Worker* worker = workers.Find(number);
-  if (worker != nullptr && workers.Report(worker, report, now)) TouchFleet();
+  if (worker == nullptr) return {};
+  if (workers.Report(worker, report, now)) TouchFleet();
+  return RateSharesOf(workers, *worker);
 }
 
 void Dispatcher::Impl::OnReturned(WorkerNumber number, const v1::Returned& returned,

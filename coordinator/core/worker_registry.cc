@@ -15,6 +15,7 @@ bool SetInfo(Backend* backend, const v1::BackendInfo& info) {
   backend->url = info.url();
   backend->state = info.state();
   backend->detail = info.detail();
+  backend->account = info.account();
   if (!std::equal(backend->models.begin(), backend->models.end(), info.models().begin(),
                   info.models().end())) {
     backend->models.assign(info.models().begin(), info.models().end());
@@ -106,6 +107,7 @@ bool WorkerRegistry::Report(Worker* worker, const v1::Report& report, MonotonicT
     backend.tokens_per_second = figures.tokens_per_second();
     backend.latency_seconds = figures.latency_seconds();
     backend.waiting_for = figures.waiting_for();
+    backend.explain = figures.explain();
   }
   return changed;
 }

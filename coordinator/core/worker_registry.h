@@ -31,7 +31,7 @@ inline constexpr absl::Duration kGoneKept = absl::Minutes(10);
 inline constexpr int kBackendsPerWorkerMax = 256;
 
 struct Backend {
-  std::string name, kind, url, state, detail, waiting_for;
+  std::string name, kind, url, state, detail, account, waiting_for, explain;
   std::vector<std::string> models;
   // False until the first report of the stream, and after the worker handed requests back: it gets
   // nothing until it says again what it can take.

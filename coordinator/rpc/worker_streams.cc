@@ -49,10 +49,15 @@ absl::StatusOr<WorkerNumber> WorkerStreams::Open(const v1::Hello& hello,
   return reply->worker;
 }
 
-void WorkerStreams::Report(WorkerNumber worker, const WorkerStream* stream,
-                           const v1::Report& report) {
+void WorkerStreams::Report(WorkerNumber worker, WorkerStream* stream, const v1::Report& report) {
   MutexLock order(&order_mutex_);
-  if (IsCurrent(worker, stream)) dispatcher_.OnReport(worker, report, clock_.Now());
+  if (!IsCurrent(worker, stream)) return;
+  v1::CoordinatorMessage message;
+  *message.mutable_rate_shares() = dispatcher_.OnReport(worker, report, clock_.Now());
+  if (message.rate_shares().shares().empty()) return;
+  const size_t bytes = message.ByteSizeLong();
+  // Where there is no room the next report's answer does.
+  stream->Send(std::move(message), bytes, /*unless_full=*/true);
 }
 
 void WorkerStreams::Returned(WorkerNumber worker, const WorkerStream* stream,

@@ -71,7 +71,7 @@ class WorkerStreams {
   // worker is cancelled. On error (the dispatcher's) the stream has not been taken in.
   absl::StatusOr<WorkerNumber> Open(const v1::Hello& hello, std::shared_ptr<WorkerStream> stream);
   // Hands on what came up `stream`, unless a newer stream has replaced it.
-  void Report(WorkerNumber worker, const WorkerStream* stream, const v1::Report& report);
+  void Report(WorkerNumber worker, WorkerStream* stream, const v1::Report& report);
   void Returned(WorkerNumber worker, const WorkerStream* stream, const v1::Returned& returned);
   void Drain(WorkerNumber worker, const WorkerStream* stream, const v1::Drain& drain);
   void Close(WorkerNumber worker, const WorkerStream* stream);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/units.h"
 
@@ -74,6 +75,7 @@ Pacer::Pacer(PacerOptions options)
     accounts_[0].buckets.push_back({.unit = limit.unit,
                                     .window = limit.window,
                                     .window_guessed = false,
+                                    .whole = limit.limit,
                                     .limit = limit.limit,
                                     .capacity = capacity,
                                     .level = capacity,
@@ -171,7 +173,7 @@ Pacer::Reservation Pacer::Reserve(const Size& size, MonotonicTime now) {
       const double amount = Amount(bucket.unit, call.tokens);
       bucket.level = bucket.LevelAt(now) - amount;
       bucket.at = now;
-      if (one == &account && amount > kFullEnough * bucket.limit) call.whole = true;
+      if (one == &account && amount > kFullEnough * bucket.whole) call.whole = true;
     }
   }
   ++outstanding_;
@@ -190,6 +192,7 @@ Pacer::Bucket* Pacer::FindBucket(Account& account, const RateLimit& told) {
   return &account.buckets.emplace_back(Bucket{.unit = told.unit,
                                               .window = guessed ? absl::Minutes(1) : told.window,
                                               .window_guessed = guessed,
+                                              .whole = told.limit,
                                               .limit = told.limit,
                                               .capacity = told.limit,
                                               .level = told.remaining,
@@ -197,19 +200,21 @@ Pacer::Bucket* Pacer::FindBucket(Account& account, const RateLimit& told) {
 }
 
 void Pacer::TakeLimit(Account& account, const Reservation& call, const RateLimit& told,
-                      MonotonicTime now) {
+                      MonotonicTime now) const {
   Bucket& bucket = *FindBucket(account, told);
   const double used = told.limit - told.remaining;
   if (bucket.window_guessed && used > kGuessShareMin * told.limit &&
       told.reset > absl::ZeroDuration()) {
     bucket.window = NearestWindow(Seconds(told.reset) * told.limit / used);
   }
-  bucket.limit = bucket.capacity = told.limit;
+  bucket.whole = told.limit;
+  bucket.limit = bucket.capacity = share_ * told.limit;
   const double sent_since = bucket.unit == RateUnit::kTokens
                                 ? account.tokens_sent - call.tokens_sent
                                 : static_cast<double>(account.calls_sent - call.order);
   const double gone = std::max(0.0, Seconds(now - call.started - kWireTime));
-  bucket.level = std::min(bucket.limit, told.remaining + bucket.rate() * gone - sent_since);
+  bucket.level =
+      std::min(bucket.limit, share_ * told.remaining + bucket.rate() * gone - sent_since);
   bucket.at = now;
 }
 
@@ -354,13 +359,28 @@ double Pacer::FoundRate(MonotonicTime now) const {
   return std::max(refused_rate_ + kCubic * beyond * beyond * beyond, kFoundRateMin);
 }
 
+void Pacer::SetShare(double share, MonotonicTime now) {
+  if (share == share_) return;
+  const double change = share / share_;
+  share_ = share;
+  for (Account& account : accounts_) {
+    for (Bucket& bucket : account.buckets) {
+      const double level = bucket.LevelAt(now);
+      bucket.level = level > 0 ? change * level : level;
+      bucket.at = now;
+      bucket.limit *= change;
+      bucket.capacity *= change;
+    }
+  }
+}
+
 std::string Pacer::Explain(MonotonicTime now) const {
   std::vector<std::string> parts;
   for (const Account& account : accounts_) {
     const bool configured = &account == accounts_.data();
     for (const Bucket& bucket : account.buckets) {
       parts.push_back(absl::StrCat(
-          WithCommas(std::llround(bucket.limit)), " ", RateLimitName(bucket.unit, bucket.window),
+          WithCommas(std::llround(bucket.whole)), " ", RateLimitName(bucket.unit, bucket.window),
           configured ? " as configured"
                      : absl::StrCat(
                            " as it told",
@@ -372,7 +392,10 @@ std::string Pacer::Explain(MonotonicTime now) const {
     parts.push_back(absl::StrCat("about ", WithCommas(std::llround(std::ceil(FoundRate(now)))),
                                  " calls per second, since it refused more and told no limits"));
   }
-  return parts.empty() ? "" : absl::StrCat("paced to ", absl::StrJoin(parts, "; "));
+  if (parts.empty()) return "";
+  return absl::StrCat(
+      "paced to ", absl::StrJoin(parts, "; "),
+      share_ < 1 ? absl::StrFormat(", of which this worker has %.0f %%", 100 * share_) : "");
 }
 
 }  // namespace nightshift

@@ -114,6 +114,10 @@ class Pacer {
   // It ended otherwise, and what it was charged is not known.
   void OnDropped(const Reservation& call, MonotonicTime now);
 
+  // The part of the limits that is this worker's: above 0, at most 1. Others with the same account
+  // have the rest.
+  void SetShare(double share, MonotonicTime now);
+
   // What the call that ReadyAt last put off waits for: "tokens per minute"; empty: nothing.
   const std::string& waits_for() const { return waits_for_; }
   // The limits that are kept to, in words; empty: none.
@@ -124,10 +128,11 @@ class Pacer {
     RateUnit unit;
     absl::Duration window;
     bool window_guessed;  // its name did not say
-    double limit;
-    double capacity;   // of the limit, what may be taken at once
-    double level;      // negative: owed
-    MonotonicTime at;  // of `level`
+    double whole;         // the limit
+    double limit;         // this worker's share of it
+    double capacity;      // of the limit, what may be taken at once
+    double level;         // negative: owed
+    MonotonicTime at;     // of `level`
 
     double rate() const { return limit / absl::ToDoubleSeconds(window); }
     double LevelAt(MonotonicTime now) const;
@@ -157,8 +162,8 @@ class Pacer {
   // Puts `ready` off until the bucket has room for a call of so many tokens, and says what for.
   void WaitForBucket(const Bucket& bucket, double tokens, MonotonicTime now, MonotonicTime* ready);
   static Bucket* FindBucket(Account& account, const RateLimit& told);
-  static void TakeLimit(Account& account, const Reservation& call, const RateLimit& told,
-                        MonotonicTime now);
+  void TakeLimit(Account& account, const Reservation& call, const RateLimit& told,
+                 MonotonicTime now) const;
   static void LearnCharge(Account& account, const Reservation& call, const RateLimit& told);
   void LearnUsage(Account& account, const Reservation& call, const v1::Usage& usage);
   // A limit that was told has no room for the call.
@@ -178,6 +183,7 @@ class Pacer {
   // told of one model.
   std::vector<Account> accounts_;
   absl::flat_hash_map<std::string, int> account_by_model_;
+  double share_ = 1;
   int outstanding_ = 0;  // reservations without an end
 
   MonotonicTime frozen_until_;

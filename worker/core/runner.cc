@@ -24,7 +24,7 @@ Runner::Impl::Impl(RunnerOptions runner_options, CallPort& call_port, LinkPort& 
     const bool is_new =
         backend_by_name.emplace(given.info.name(), static_cast<int>(backends.size())).second;
     NIGHTSHIFT_CHECK(is_new, absl::StrCat("two backends are named ", given.info.name()));
-    Backend& backend = backends.emplace_back(std::move(given.pacer));
+    Backend& backend = backends.emplace_back(std::move(given.pacer), std::move(given.account));
     backend.told = std::move(given.info);
     backend.seen_ready = IsReady(backend.told);
     backend.limiter = std::move(given.limiter);
@@ -148,6 +148,9 @@ void Runner::OnMessage(v1::CoordinatorMessage&& message, MonotonicTime now) {
       break;
     case v1::CoordinatorMessage::kRevoke:
       impl.OnRevoke(message.revoke(), now);
+      break;
+    case v1::CoordinatorMessage::kRateShares:
+      impl.OnRateShares(message.rate_shares(), now);
       break;
     case v1::CoordinatorMessage::kRefuse:  // the stream's business: it ends
     case v1::CoordinatorMessage::KIND_NOT_SET:

@@ -29,6 +29,7 @@ struct RunnerBackend {
   v1::BackendInfo info;
   std::unique_ptr<Limiter> limiter;
   PacerOptions pacer = {};
+  std::string account = {};  // as BackendInfo.account; told once there are limits
 };
 
 struct RunnerOptions {

@@ -53,12 +53,15 @@ inline constexpr absl::Duration kLowReportInterval = absl::Milliseconds(20);
 
 struct Runner::Impl {
   struct Backend {
-    explicit Backend(PacerOptions options) : pacer(std::move(options)) {}
+    Backend(PacerOptions options, std::string account_name)
+        : account(std::move(account_name)), pacer(std::move(options)) {}
 
+    const std::string account;
     v1::BackendInfo told;  // as it was given, but see kBusyNotBroken
     bool seen_ready = true;
     std::optional<MonotonicTime> answered_at;  // the last answer
     std::unique_ptr<Limiter> limiter;
+    std::string logged;  // its last explanation in the log
     Breaker breaker;
     Pacer pacer;
     // The first in `buffered` waits for the pacer until then, or did when it was last looked at.
@@ -106,6 +109,7 @@ struct Runner::Impl {
   void RefuseUnknownEndpoint(HeldRequest* request);
   void OnAcknowledge(const v1::Acknowledge& acknowledge, MonotonicTime now);
   void OnRevoke(const v1::Revoke& revoke, MonotonicTime now);
+  void OnRateShares(const v1::RateShares& shares, MonotonicTime now);
   void SendDrain();
   // When results should be sent; infinite while there are none or the stream takes none.
   MonotonicTime ResultsDue();
@@ -172,6 +176,8 @@ struct Runner::Impl {
   v1::BackendInfo Info(const Backend& backend) const;
   int ReportedLimit(const Backend& backend, MonotonicTime now) const;
   std::string WaitingFor(const Backend& backend, MonotonicTime now) const;
+  // Why the limit and the pace are what they are.
+  std::string Explain(const Backend& backend, MonotonicTime now) const;
   bool RunsLow(const Backend& backend, MonotonicTime now) const;
   void CheckLow(int backend, MonotonicTime now);
   bool CanReport() const;

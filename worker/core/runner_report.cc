@@ -1,8 +1,10 @@
 // What the runner says about its backends.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "worker/core/runner_impl.h"
 
@@ -18,6 +20,7 @@ constexpr absl::Duration kShownWaitMin = absl::Seconds(1);
 
 v1::BackendInfo Runner::Impl::Info(const Backend& backend) const {
   v1::BackendInfo info = backend.told;
+  if (backend.pacer.active()) info.set_account(backend.account);
   if (!IsReady(info)) return info;
   switch (backend.breaker.state()) {
     case Breaker::State::kClosed:
@@ -75,6 +78,25 @@ std::string Runner::Impl::WaitingFor(const Backend& backend, MonotonicTime now) 
   return "";
 }
 
+std::string Runner::Impl::Explain(const Backend& backend, MonotonicTime now) const {
+  std::string text = backend.limiter->Explain();
+  if (const std::string pace = backend.pacer.Explain(now); !pace.empty()) {
+    absl::StrAppend(&text, "; ", pace);
+  }
+  switch (backend.breaker.state()) {
+    case Breaker::State::kClosed:
+      break;
+    case Breaker::State::kOpen:
+      absl::StrAppend(&text, "; left alone, asked again in ",
+                      HumanDuration(backend.breaker.reopens_at() - now));
+      break;
+    case Breaker::State::kProbing:
+      absl::StrAppend(&text, "; one call at a time until it answers");
+      break;
+  }
+  return text;
+}
+
 bool Runner::Impl::RunsLow(const Backend& backend, MonotonicTime now) const {
   if (HandsBack(backend, now)) return false;
   const int free_slots = std::max(0, ReportedLimit(backend, now) - backend.in_flight);
@@ -105,7 +127,11 @@ void Runner::Impl::ReportNow(MonotonicTime now) {
   v1::Report& report = *message.mutable_report();
   report.set_outbox_requests(outbox.requests());
   report.set_outbox_bytes(outbox.bytes());
-  for (const Backend& backend : backends) {
+  for (Backend& backend : backends) {
+    if (std::string why = backend.limiter->Explain(); why != backend.logged) {
+      LogDebug("backend ", backend.told.name(), ": limit ", why);
+      backend.logged = std::move(why);
+    }
     v1::BackendReport& entry = *report.add_backends();
     *entry.mutable_info() = Info(backend);
     entry.set_limit(ReportedLimit(backend, now));
@@ -115,6 +141,7 @@ void Runner::Impl::ReportNow(MonotonicTime now) {
     entry.set_tokens_per_second(backend.tokens.PerSecond(now));
     entry.set_latency_seconds(backend.latency.value());
     entry.set_waiting_for(WaitingFor(backend, now));
+    entry.set_explain(Explain(backend, now));
   }
   link_port.Send(std::move(message));
   last_report = now;

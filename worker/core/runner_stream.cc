@@ -200,6 +200,15 @@ void Runner::Impl::OnRevoke(const v1::Revoke& revoke, MonotonicTime now) {
   ReportIfDue(now);
 }
 
+void Runner::Impl::OnRateShares(const v1::RateShares& shares, MonotonicTime now) {
+  for (const v1::RateShares::Share& given : shares.shares()) {
+    const auto named = backend_by_name.find(given.backend());
+    if (named == backend_by_name.end() || !(given.share() > 0 && given.share() <= 1)) continue;
+    backends[named->second].pacer.SetShare(given.share(), now);
+    Settle(named->second, now);
+  }
+}
+
 void Runner::Impl::SendDrain() {
   if (link != Link::kReady) return;
   v1::WorkerMessage message;

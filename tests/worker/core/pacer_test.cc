@@ -302,6 +302,31 @@ TEST(PacerTest, AConfiguredLimitInTokensIsSettledByUsage) {
   EXPECT_NEAR(absl::ToDoubleSeconds(pacer.ReadyAt(size, now) - now), 0.1, 0.001);
 }
 
+// Others have the rest of the account: of what the headers say is left, and of what flows in.
+TEST(PacerTest, AShareOfAnAccountIsAShareOfItsLimitsAndOfWhatIsLeft) {
+  Pacer pacer({});
+  const Pacer::Size size = pacer.SizeOf({});
+  MonotonicTime now{1};
+  const Pacer::Reservation call = pacer.Reserve(size, now);
+  pacer.SetShare(0.25, now);
+  pacer.Told(call, {{RateUnit::kRequests, absl::Minutes(1), 600, 40, absl::ZeroDuration()}}, true,
+             now);
+  int at_once = 0;
+  while (pacer.ReadyAt(size, now) <= now) {
+    pacer.Reserve(size, now);
+    ++at_once;
+  }
+  EXPECT_EQ(at_once, 8) << "a quarter of forty, but for the two that may be on their way";
+  int in_a_second = 0;
+  const MonotonicTime end = now + absl::Seconds(1.001);
+  while ((now = std::max(now, pacer.ReadyAt(size, now))) <= end) {
+    pacer.Reserve(size, now);
+    ++in_a_second;
+  }
+  EXPECT_NEAR(in_a_second, 2.5, 0.6);
+  EXPECT_THAT(pacer.Explain(now), HasSubstr(", of which this worker has 25 %"));
+}
+
 TEST(PacerTest, RetryAfterIsObeyedWithAJitterOnTop) {
   Random random(1);
   Pacer pacer({});
