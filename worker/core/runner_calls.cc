@@ -195,6 +195,7 @@ void Runner::Impl::OnAnswer(const Call& call, CallOutcome&& outcome, Classificat
   const absl::Duration latency = now - call.started;
   const double completion_tokens = static_cast<double>(outcome.usage.completion_tokens());
   backend.answered_at = now;
+  backend.budget.OnSuccess();
   backend.finished.Add(1, now);
   backend.tokens.Add(completion_tokens, now);
   backend.latency.Add(absl::ToDoubleSeconds(latency));

@@ -21,6 +21,7 @@
 #include "worker/core/pacer.h"
 #include "worker/core/rate_meter.h"
 #include "worker/core/request_key.h"
+#include "worker/core/retry_budget.h"
 #include "worker/core/retry_queue.h"
 #include "worker/core/runner.h"
 
@@ -63,6 +64,7 @@ struct Runner::Impl {
     std::unique_ptr<Limiter> limiter;
     std::string logged;  // its last explanation in the log
     Breaker breaker;
+    RetryBudget budget;
     Pacer pacer;
     // The first in `buffered` waits for the pacer until then, or did when it was last looked at.
     bool paced = false;

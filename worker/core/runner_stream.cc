@@ -166,7 +166,14 @@ void Runner::Impl::OnLease(v1::Lease* lease, MonotonicTime now) {
     request.timeout = absl::Milliseconds(leased.request_timeout_ms());
     request.order = ++last_order;
     request.body = std::move(*leased.mutable_body());
-    backend.buffered.PushBack(&request);
+    // Tries after failures wait until the backend's successes have paid for them.
+    const MonotonicTime due = request.attempt > 0 ? backend.budget.Take(now) : now;
+    if (due > now) {
+      retries.Add(&request, due);
+      ++backend.waiting;
+    } else {
+      backend.buffered.PushBack(&request);
+    }
     if (EndpointPath(request.endpoint).empty()) RefuseUnknownEndpoint(&request);
   }
   if (HandsBack(backend, now)) ReturnUnstarted(index, HandBackReason(backend));
