@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <thread>
 #include <utility>
 
@@ -20,6 +21,7 @@
 #include "base/thread_name.h"
 #include "worker/backends/http_backends.h"
 #include "worker/core/runner.h"
+#include "worker/level_file.h"
 #include "worker/link/coordinator_link.h"
 #include "worker/probe_loop.h"
 #include "worker/spool/spool.h"
@@ -58,6 +60,11 @@ absl::Status CheckOptions(const WorkerOptions& options) {
 // Cerebras charges a call without a maximum by this; what its headers show replaces it.
 constexpr int64_t kCerebrasUnsetAnswer = 16384;
 
+// What backends are remembered by.
+std::string LevelName(const BackendSpec& spec) {
+  return absl::StrCat(spec.kind, " ", spec.base_url);
+}
+
 // What tells the account from others. The key does not leave the worker: half of a SHA-256 does.
 std::string AccountOf(const BackendSpec& spec) {
   const std::string text = absl::StrCat("nightshift account\n", spec.base_url, "\n", spec.api_key);
@@ -83,7 +90,9 @@ class WorkerImpl final : public Worker {
       : clock_(Clock::Real()),
         loop_(std::move(loop)),
         spool_(std::move(spool)),
-        left_before_(spool_ == nullptr ? 0 : spool_->kept_for_others()) {
+        left_before_(spool_ == nullptr ? 0 : spool_->kept_for_others()),
+        levels_path_(options.concurrency > 0 ? "" : options.levels_path),
+        levels_(options.backends.size()) {
     Random random = Random::FromSystem();
     LinkOptions link_options;
     link_options.channel = options.channel;
@@ -98,10 +107,15 @@ class WorkerImpl final : public Worker {
     runner_options.version = NIGHTSHIFT_VERSION;
     runner_options.random_seed = random.Next();
     runner_options.spool = spool_.get();
+    std::map<std::string, int> first_levels;
+    if (!levels_path_.empty()) first_levels = ReadFirstLevels(levels_path_, clock_.WallNow());
     for (const BackendSpec& spec : options.backends) {
+      level_names_.push_back(LevelName(spec));
+      const auto known = first_levels.find(level_names_.back());
+      const int first = known == first_levels.end() ? kFirstLimit : known->second;
       runner_options.backends.push_back(
           {InfoOf(spec),
-           options.concurrency > 0 ? NewFixedLimiter(options.concurrency) : NewFillLimiter(),
+           options.concurrency > 0 ? NewFixedLimiter(options.concurrency) : NewFillLimiter(first),
            PacerOptionsOf(spec), AccountOf(spec)});
     }
     runner_ = std::make_unique<Runner>(std::move(runner_options), *loop_, *link_);
@@ -142,6 +156,7 @@ class WorkerImpl final : public Worker {
     probes_.clear();
     loop_->Stop();
     thread_.join();
+    RememberLevels();
     link_.reset();  // waits until gRPC calls nothing here any more
   }
 
@@ -227,8 +242,26 @@ class WorkerImpl final : public Worker {
     });
   }
 
+  // On a caller's thread.
+  void RememberLevels() const {
+    if (levels_path_.empty()) return;
+    std::map<std::string, int> levels;
+    for (size_t i = 0; i < levels_.size(); ++i) {
+      const int level = levels_[i].load(std::memory_order_relaxed);
+      if (level > 0) levels[level_names_[i]] = level;
+    }
+    if (levels.empty()) return;
+    const absl::Status written = WriteLevels(levels_path_, levels, clock_.WallNow());
+    if (!written.ok()) {
+      LogInfo("the levels of the backends are not remembered: ", written.message());
+    }
+  }
+
   // After each round of the loop: what other threads may know.
   void Publish(MonotonicTime now) {
+    for (size_t i = 0; i < levels_.size(); ++i) {
+      levels_[i].store(runner_->settled_level(static_cast<int>(i)), std::memory_order_relaxed);
+    }
     in_flight_.store(runner_->in_flight(), std::memory_order_relaxed);
     held_.store(runner_->held(), std::memory_order_relaxed);
     undelivered_.store(runner_->unacknowledged(), std::memory_order_relaxed);
@@ -259,6 +292,9 @@ class WorkerImpl final : public Worker {
   bool published_idle_ = false;
 
   const int64_t left_before_;
+  const std::string levels_path_;
+  std::vector<std::string> level_names_;  // by backend; set before any thread
+  std::vector<std::atomic<int>> levels_;
   std::atomic<int> in_flight_{0};
   std::atomic<int64_t> held_{0};
   std::atomic<int64_t> undelivered_{0};

@@ -26,6 +26,8 @@ struct WorkerOptions {
   // Where answers outlive this process until the coordinator has recorded them; empty: nowhere. Not
   // needed where the coordinator is in the same process, since then both die at once.
   std::string spool_dir;
+  // A file that remembers how many calls in flight each backend took; empty: none.
+  std::string levels_path;
 };
 
 // What a Drain leaves that is not done with.

@@ -256,6 +256,7 @@ class RunSession {
     WorkerOptions options;
     options.backends = backends_->specs();
     options.channel = coordinator_->InProcessChannel();
+    options.levels_path = absl::StrCat(settings_.Text("data-dir"), "/levels.json");
     // "auto" is no number and leaves 0, which means the same.
     (void)absl::SimpleAtoi(settings_.Text("concurrency"), &options.concurrency);
     absl::StatusOr<std::unique_ptr<Worker>> worker = Worker::Start(std::move(options));

@@ -293,6 +293,7 @@ int WorkerCommand(CommandContext& context) {
   options.name = settings.Text("name");
   options.channel = NewCoordinatorChannel(address);
   options.token = *token;
+  options.levels_path = absl::StrCat(settings.Text("data-dir"), "/levels.json");
   // "auto" is no number and leaves 0, which means the same.
   (void)absl::SimpleAtoi(settings.Text("concurrency"), &options.concurrency);
   std::string spool_dir;

@@ -38,6 +38,8 @@ class Limiter {
   virtual void OnDrop(MonotonicTime started, MonotonicTime now) = 0;
   // At least 1. May change with each of the above, and only with them.
   virtual int limit() const = 0;
+  // The level that has proved itself, worth beginning with the next time; 0: none has.
+  virtual int settled() const { return 0; }
   // Why the limit is what it is, in words for a person.
   virtual std::string Explain() const = 0;
 };

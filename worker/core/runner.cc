@@ -265,6 +265,8 @@ bool Runner::Idle() const {
 
 int Runner::in_flight() const { return static_cast<int>(impl_->calls.size()); }
 
+int Runner::settled_level(int backend) const { return impl_->backends[backend].limiter->settled(); }
+
 int64_t Runner::held() const { return static_cast<int64_t>(impl_->requests.size()); }
 
 int64_t Runner::unacknowledged() const { return impl_->outbox.requests(); }

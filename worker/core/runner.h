@@ -96,6 +96,8 @@ class Runner {
   bool Idle() const;
 
   int in_flight() const;
+  // Of the backend's limiter: Limiter::settled.
+  int settled_level(int backend) const;
   int64_t held() const;            // leased and not answered
   int64_t unacknowledged() const;  // in the outbox
 

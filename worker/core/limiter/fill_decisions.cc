@@ -147,6 +147,7 @@ void FillLimiter::Hold(const EpochMeasure& measure, MonotonicTime now) {
   served_sum_ = kHeldWeightKept * served_sum_ + measure.served / (error * error);
   served_weight_ = kHeldWeightKept * served_weight_ + 1 / (error * error);
   throughput_sum_ += measure.throughput;
+  if (held_epochs_ > 1) settled_ = level_;
   if (Recall(measure.throughput, now)) return;
   const bool trusts = now >= distrust_.until;
   if (trusts && 1 / std::sqrt(served_weight_) <= kErrorMaxHeld) {

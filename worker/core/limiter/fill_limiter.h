@@ -53,6 +53,7 @@ class FillLimiter final : public Limiter {
   void OnReject(MonotonicTime started, int in_flight, MonotonicTime now) override;
   void OnDrop(MonotonicTime started, MonotonicTime now) override;
   int limit() const override { return current_; }
+  int settled() const override { return settled_; }
   std::string Explain() const override;
 
  private:
@@ -112,6 +113,8 @@ class FillLimiter final : public Limiter {
   int rise_from_ = 0;
   MonotonicTime rise_at_;
   absl::Duration rise_time_ = absl::ZeroDuration();
+
+  int settled_ = 0;  // the last level that was held for more than a look
 
   Phase phase_ = Phase::kClimb;
   std::string reason_;
