@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "storage/memory_store.h"
 #include "tests/coordinator/jobs/job_world.h"
 #include "tests/storage/temp_folder.h"
@@ -58,12 +59,12 @@ class FileTableTest : public testing::Test {
 };
 
 TEST_F(FileTableTest, AFileIsThereAfterARestart) {
-  const auto record = Upload(std::string(700'000, 'x') + "end");
+  const auto record = Upload(absl::StrCat(std::string(700'000, 'x'), "end"));
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_TRUE(IsFileId(record->id()));
   EXPECT_EQ(record->bytes(), 700'003);
   Open(*store_);
-  EXPECT_EQ(Content(record->id()), std::string(700'000, 'x') + "end");
+  EXPECT_EQ(Content(record->id()), absl::StrCat(std::string(700'000, 'x'), "end"));
   EXPECT_THAT(OnDisk(), ElementsAre(record->id()));
 }
 
