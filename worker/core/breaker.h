@@ -10,8 +10,8 @@
 // Requests that make a working backend fail must not close it to the others, so the failures in a
 // row have to be of several requests.
 //
-// So a backend that fails everything is called as often as it had calls in flight, ten times more,
-// and then once per opening.
+// So a backend that fails everything is called ten times, those in flight by then aside, and then
+// once per opening; where answers to calls from before still come, ten times for each.
 //
 // Pure; lives on the worker's loop thread.
 #ifndef NIGHTSHIFT_WORKER_CORE_BREAKER_H_
