@@ -115,7 +115,7 @@ class GrantLoopTest : public ::testing::Test {
     NIGHTSHIFT_CHECK(worker.ok(), worker.status().ToString());
     return *worker;
   }
-  void Report(WorkerNumber worker, const LeaseStream* stream, int limit) {
+  void Report(WorkerNumber worker, LeaseStream* stream, int limit) {
     v1::Report report;
     v1::BackendReport& backend = *report.add_backends();
     backend.mutable_info()->set_name("b");

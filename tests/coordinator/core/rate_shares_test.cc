@@ -64,7 +64,7 @@ TEST_F(RateSharesTest, WhoIsGoneLeavesItsShare) {
   Worker* const a = Connect("a", "x", 4, 0);
   Worker* const b = Connect("b", "x", 4, 0);
   EXPECT_EQ(Share(a), 0.5);
-  registry_.StreamClosed(b);
+  registry_.StreamClosed(b, kNow);
   EXPECT_EQ(Share(a), 1);
   EXPECT_TRUE(RateSharesOf(registry_, *b).shares().empty());
 }
