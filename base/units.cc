@@ -13,6 +13,9 @@
 namespace nightshift {
 namespace {
 
+// Ten years, which fit every clock and timer here; a longer wait is a slip of the hand.
+constexpr absl::Duration kDurationMax = absl::Hours(24 * 3650);
+
 // Takes a number with an optional fraction from the front of `text`; false when there is none.
 bool TakeNumber(absl::string_view& text, double& number) {
   size_t end = 0;
@@ -59,6 +62,8 @@ absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text) {
     else
       return refuse();
   }
+  if (total > kDurationMax)
+    return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is too long; at most 3650d"));
   return total;
 }
 

@@ -11,7 +11,7 @@
 
 namespace nightshift {
 
-// "500ms", "30s", "5m", "8h", "2d", "1h30m"; not negative. InvalidArgument names the text.
+// "500ms", "30s", "5m", "8h", "2d", "1h30m"; 0 to 3650 days. InvalidArgument names the text.
 absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text);
 
 // "512", "64KiB", "16MiB", "2GiB", "10MB" (decimal units are powers of 1000); not negative.

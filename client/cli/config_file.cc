@@ -60,7 +60,8 @@ class Reader {
 
   absl::Status Flag(const std::string& key, const YAML::Node& at, const YAML::Node& value) {
     const FlagSpec* const flag = FindFlag(key, nullptr);
-    if (flag == nullptr || key == "config" || key == "help") {
+    if (key == "config" || key == "help") return Refuse(at, key, " has no meaning in a file");
+    if (flag == nullptr) {
       std::vector<std::string> known = {"backends"};
       for (const FlagSpec& one : AllFlags()) known.emplace_back(one.name);
       const std::string nearest = Nearest(key, known);
@@ -164,8 +165,11 @@ class Reader {
     };
     const auto duration = [&](std::optional<absl::Duration>& target) {
       const absl::StatusOr<absl::Duration> read = ParseDuration(text);
-      if (read.ok()) target = *read;
-      return Annotate(read.status(), key);
+      if (!read.ok()) return Annotate(read.status(), key);
+      if (*read < absl::Milliseconds(1))
+        return absl::InvalidArgumentError(absl::StrCat(key, ": \"", text, "\" is too short"));
+      target = *read;
+      return absl::OkStatus();
     };
     if (key == "name") {
       backend.name = text;

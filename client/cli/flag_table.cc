@@ -9,7 +9,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "base/endpoint.h"
+#include "base/json.h"
+#include "base/status_macros.h"
 #include "base/units.h"
 #include "client/cli/command_set.h"
 
@@ -71,11 +74,10 @@ std::vector<FlagSpec>& Table() {
       {"name", 'n', kText, "TEXT", "", "name of the job, for people", kJob, kNoMinimum},
       {"priority", 0, kInt, "N", "0", "higher first", kJob, kNoMinimum},
       {"deadline", 0, kDuration, "DURATION", "",
-       "completion window: what is not answered by then expires", kJob, kNoMinimum},
+       "completion window: what is not answered by then expires", kJob, 1},
       {"max-attempts", 0, kInt, "N", "5", "tries per request", kJob, 1},
       {"request-timeout", 0, kDuration, "DURATION", "",
-       "one call, from its start to the last byte (default: the backend's own, 10m)", kJob,
-       kNoMinimum},
+       "one call, from its start to the last byte (default: the backend's own, 10m)", kJob, 1},
       {"budget-usd", 0, kNumber, "USD", "", "stop taking new work when so much is spent", kJob, 0},
       {"budget-tokens", 0, kInt, "N", "", "stop taking new work when so many tokens are used", kJob,
        1},
@@ -147,6 +149,8 @@ std::vector<FlagSpec>& Table() {
   return *flags;
 }
 
+bool Is(const FlagSpec& flag, const char* name) { return strcmp(flag.name, name) == 0; }
+
 }  // namespace
 
 const std::vector<FlagSpec>& AllFlags() { return Table(); }
@@ -189,7 +193,8 @@ absl::Status CheckFlagValue(const FlagSpec& flag, absl::string_view text) {
       int64_t number = 0;
       if (!absl::SimpleAtoi(text, &number)) return refuse("is not a whole number");
       if (number < flag.minimum) return refuse("is too small; at least ", flag.minimum);
-      if (strcmp(flag.name, "priority") == 0 && number != static_cast<int32_t>(number))
+      if ((Is(flag, "priority") || Is(flag, "max-attempts")) &&
+          number != static_cast<int32_t>(number))
         return refuse("is out of range");
       return absl::OkStatus();
     }
@@ -199,12 +204,19 @@ absl::Status CheckFlagValue(const FlagSpec& flag, absl::string_view text) {
         return refuse("is not a number");
       if (number < static_cast<double>(flag.minimum))
         return refuse("is too small; at least ", flag.minimum);
-      if (strcmp(flag.name, "stop-on-error-rate") == 0 && number > 1)
+      // Zero would mean "not set" further on, the opposite of what it says.
+      if ((Is(flag, "budget-usd") || Is(flag, "stop-on-error-rate")) && number == 0)
+        return refuse("must be more than 0");
+      if (Is(flag, "stop-on-error-rate") && number > 1)
         return refuse("is more than 1; 0.2 is a fifth of the answers");
       return absl::OkStatus();
     }
-    case FlagType::kDuration:
-      return ParseDuration(text).status();
+    case FlagType::kDuration: {
+      ASSIGN_OR_RETURN(const absl::Duration span, ParseDuration(text));
+      if (flag.minimum != kNoMinimum && span < absl::Milliseconds(flag.minimum))
+        return refuse("is too short; at least ", flag.minimum, "ms");
+      return absl::OkStatus();
+    }
     case FlagType::kSize:
       return ParseSize(text).status();
     case FlagType::kChoice: {
@@ -215,16 +227,23 @@ absl::Status CheckFlagValue(const FlagSpec& flag, absl::string_view text) {
       return refuse("is none of ", absl::StrJoin(choices, ", "));
     }
     case FlagType::kText:
-      if (strcmp(flag.name, "concurrency") == 0 && text != "auto") {
+      // A variable that is not set, in most cases; taken at its word it would be the folder "/".
+      if (text.empty() && !Is(flag, "name") && !Is(flag, "system"))
+        return refuse("is empty; leave the option out for its default");
+      if ((Is(flag, "name") || Is(flag, "model")) && !IsValidUtf8(text))
+        return absl::InvalidArgumentError("is not UTF-8 text");
+      if (Is(flag, "concurrency") && text != "auto") {
         int number = 0;
         if (!absl::SimpleAtoi(text, &number) || number < 1)
           return refuse("is neither auto nor a number from 1");
       }
-      if (strcmp(flag.name, "endpoint") == 0 && !EndpointFromPath(text).has_value())
+      if (Is(flag, "endpoint") && !EndpointFromPath(text).has_value())
         return refuse("is no known endpoint: ", KnownEndpointPaths());
       return absl::OkStatus();
     case FlagType::kList:
-      if (strcmp(flag.name, "label") == 0 &&
+      if (Is(flag, "label") && !IsValidUtf8(text))
+        return absl::InvalidArgumentError("is not UTF-8 text");
+      if (Is(flag, "label") &&
           (text.empty() || text[0] == '=' || text.find('=') == absl::string_view::npos))
         return refuse("is not KEY=VALUE");
       return absl::OkStatus();

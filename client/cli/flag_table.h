@@ -34,7 +34,7 @@ struct FlagSpec {
   const char* default_text;  // parsed like a given value; empty = not set
   const char* help;
   CommandSet commands;
-  int64_t minimum;  // of kInt and kNumber
+  int64_t minimum;  // of kInt and kNumber; of kDuration in milliseconds
 };
 
 struct CommandSpec {

@@ -78,6 +78,16 @@ TEST_F(ConfigFileTest, AKeyInTheFileIsRefusedWithoutRepeatingIt) {
   EXPECT_EQ(std::string(file.status().message()).find("sk-secret"), std::string::npos);
 }
 
+// With no time, or with more than a timer holds, every call would fail at once.
+TEST_F(ConfigFileTest, ATimeoutThatCannotBeIsRefused) {
+  for (const std::string text : {"0s", "99999999h", "-1s"}) {
+    const auto file =
+        Read("backends:\n  gpu: {url: 'http://h/v1', request_timeout: " + text + "}\n");
+    ASSERT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_NE(std::string(file.status().message()).find(text), std::string::npos);
+  }
+}
+
 TEST_F(ConfigFileTest, BrokenYamlNamesTheLine) {
   const auto file = Read("json: true\ncolor: [never\n");
   ASSERT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument);

@@ -9,7 +9,7 @@ import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from nightshift_testing import PROGRAM, Process, TestCase, chat_line, read_jsonl, run  # noqa: E402
+from nightshift_testing import PATIENCE, PROGRAM, Process, TestCase, chat_line, read_jsonl, run  # noqa: E402
 
 ANSWER = {"id": "x", "object": "chat.completion",
           "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}],
@@ -17,17 +17,26 @@ ANSWER = {"id": "x", "object": "chat.completion",
 
 
 class Backend:
-    """Answers each prompt with the pair (status, body) that `answers` has for it, else with ANSWER."""
+    """Answers each prompt with the pair (status, body) that `answers` has for it, else with ANSWER; not
+    before `gate`, and of its models it tells nothing before `loaded`, where there are such."""
 
-    def __init__(self, answers):
+    def __init__(self, answers, gate=None, models=("m",), loaded=None):
+        self.calls = []
+        outer = self
+
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self):
-                self.reply(200, b'{"object":"list","data":[{"id":"m"}]}')
+                if loaded is not None and not loaded.is_set():
+                    return self.reply(503, b'{"error":{"message":"Loading model"}}')
+                self.reply(200, json.dumps({"object": "list", "data": [{"id": m} for m in models]}).encode())
 
             def do_POST(self):
+                outer.calls.append(self.path)
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                if gate is not None:
+                    gate.wait(PATIENCE)
                 prompt = body["messages"][-1]["content"]
                 status, answer = answers.get(prompt, (200, ANSWER))
                 self.reply(status, answer if isinstance(answer, bytes) else json.dumps(answer).encode())
@@ -96,6 +105,21 @@ class Values(TestCase):
         self.assertEqual(os.listdir(self.folder), ["ok.jsonl"])
         self.assertEqual(len(err.splitlines()), 1, err)
         return err
+
+    # An unset variable in a script must not become the folder "/".
+    def test_an_empty_value_is_refused(self):
+        for flag in ("--data-dir", "--output", "--errors", "--config"):
+            self.assertIn(f"{flag}: \"\" is empty", self.refused(flag, ""))
+
+    def test_values_that_would_mean_the_opposite_are_refused(self):
+        for flag, value in (("--deadline", "0s"), ("--request-timeout", "0s"), ("--budget-usd", "0"),
+                            ("--stop-on-error-rate", "0"), ("--request-timeout", "99999999h"),
+                            ("--max-attempts", "4294967297")):
+            self.assertIn(f"{flag}: \"{value}\"", self.refused(flag, value))
+
+    def test_texts_that_are_not_utf_8_are_refused(self):
+        for flag, value in (("--name", b"\xff"), ("--label", b"k=\xff"), ("--model", b"\xff")):
+            self.assertIn("is not UTF-8 text", self.refused(flag, os.fsdecode(value)))
 
     def test_a_file_for_an_option_that_is_not_there_is_named(self):
         self.assertEqual(self.refused("--system", "@gone"), "error: --system: there is no file gone\n")
