@@ -4,6 +4,7 @@
 #include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
 #include <rocksdb/write_batch.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -31,6 +32,8 @@ constexpr size_t kProtectionBytesPerKey = 8;
 // Free space that a commit leaves alone, beside what the memory tables will need when they are
 // flushed: for the manifest, the info log and the start of a compaction.
 constexpr uint64_t kFreeBytesReserve = uint64_t{16} << 20;
+// Free space without which a store is not opened, beside what its logs become.
+constexpr uint64_t kFreeBytesToOpen = uint64_t{4} << 20;
 
 rocksdb::Slice ToSlice(absl::string_view view) { return {view.data(), view.size()}; }
 absl::string_view ToView(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
@@ -224,8 +227,9 @@ class RocksDbStore final : public DiskStore {
 };
 
 struct FolderContents {
-  bool current = false;  // RocksDB's entry point
-  bool data = false;     // tables or logs
+  bool current = false;    // RocksDB's entry point
+  bool data = false;       // tables or logs
+  uint64_t log_bytes = 0;  // of the logs
 };
 
 absl::StatusOr<FolderContents> Look(const std::string& path) {
@@ -238,9 +242,26 @@ absl::StatusOr<FolderContents> Look(const std::string& path) {
     const absl::string_view name = entry->d_name;
     if (name == "CURRENT") contents.current = true;
     if (absl::EndsWith(name, ".sst") || absl::EndsWith(name, ".log")) contents.data = true;
+    struct stat info {};
+    if (absl::EndsWith(name, ".log") && fstatat(dirfd(folder), entry->d_name, &info, 0) == 0) {
+      contents.log_bytes += static_cast<uint64_t>(info.st_size);
+    }
   }
   closedir(folder);
   return contents;
+}
+
+// Opening writes what the logs hold into tables, and files of its own. RocksDB aborts the process
+// when some of these writes fail, so a disk without room is told before.
+absl::Status CheckRoomToOpen(const std::string& path, const RocksDbDisk& disk) {
+  ASSIGN_OR_RETURN(const FolderContents contents, Look(path));
+  ASSIGN_OR_RETURN(const uint64_t free,
+                   disk.free_bytes ? disk.free_bytes(path) : MachineFreeBytes(path));
+  const uint64_t needed = contents.log_bytes + kFreeBytesToOpen;
+  if (free >= needed) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the disk of ", path, " is full: ", HumanSize(static_cast<int64_t>(free)),
+                   " free, opening it needs ", HumanSize(static_cast<int64_t>(needed))));
 }
 
 // The families to open: ours, and what a newer program may have added, so that the version of the
@@ -292,6 +313,7 @@ absl::Status OpenDatabase(const RocksDbStoreOptions& options, const RocksDbDisk&
   db_options.listeners.push_back(marker);
   RETURN_IF_ERROR(CheckLogTails(options.path));
   RETURN_IF_ERROR(CheckManifestMark(*db_options.env->GetFileSystem(), options.path));
+  RETURN_IF_ERROR(CheckRoomToOpen(options.path, disk));
   ASSIGN_OR_RETURN(const std::vector<std::string> names, FamiliesToOpen(db_options, options.path));
   const FamilyOptionsMaker maker(options);
   std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;

@@ -316,6 +316,29 @@ TEST_F(RocksDbFaultTest, NearlyFullDiskRefusesCommitsUntilThereIsSpace) {
   EXPECT_TRUE(Put(*store_, Family::kJobs, "a", "2").ok());
 }
 
+// RocksDB ends the process when it cannot write what opening takes.
+TEST_F(RocksDbFaultTest, AFullDiskIsToldBeforeOpeningAStore) {
+  ASSERT_TRUE(Put(*store_, Family::kJobs, "a", std::string(size_t{512} << 10, 'x')).ok());
+  store_.reset();
+  RocksDbDisk disk;
+  disk.free_bytes = [this](const std::string&) { return free_bytes_.load(); };
+  free_bytes_ = (uint64_t{4} << 20) + (uint64_t{256} << 10);
+  for (const std::string& path : {temp_.path(), temp_ / "new"}) {
+    fs::create_directories(path);
+    const absl::Status status = OpenRocksDbStoreOn(OptionsAt(path), disk).status();
+    if (path == temp_.path()) {
+      EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("is full: 4.2 MiB free"));
+    } else {
+      EXPECT_TRUE(status.ok()) << status << ": there are no logs that would become tables";
+    }
+  }
+  free_bytes_ = 0;
+  EXPECT_TRUE(
+      absl::IsResourceExhausted(OpenRocksDbStoreOn(OptionsAt(temp_ / "empty"), disk).status()));
+  EXPECT_EQ(Get(*OpenOrDie(temp_.path()), Family::kJobs, "a").size(), size_t{512} << 10);
+}
+
 TEST_F(RocksDbFaultTest, FailedSyncIsNotVisibleAndEndsTheStore) {
   ASSERT_TRUE(Put(*store_, Family::kJobs, "a", "1").ok());
   faults_.log_sync = true;
