@@ -73,6 +73,14 @@ class BaseReader : public InputReader {
       if (stats_.requests + stats_.bad > 0) return false;
       return absl::InvalidArgumentError(absl::StrCat(name_, " ", NothingInIt()));
     }
+    if (item->good && static_cast<int64_t>(item->request.body.size()) > kRequestBytesMax) {
+      // A copy: it is refused together with the request that it is part of.
+      const std::string custom_id = item->request.custom_id;
+      Refuse(item, custom_id, "",
+             absl::StrCat("the request is ",
+                          HumanSize(static_cast<int64_t>(item->request.body.size())),
+                          " long; at most ", HumanSize(kRequestBytesMax), " are sent"));
+    }
     if (item->good) {
       ++stats_.requests;
       stats_.body_bytes += static_cast<int64_t>(item->request.body.size());

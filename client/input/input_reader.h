@@ -36,6 +36,10 @@ struct InputOptions {
   std::function<bool()> cancelled;
 };
 
+// A larger body is refused with its line, whatever --max-line-bytes allows: a request is one
+// message to the coordinator, and that is as much as a message may hold with something to spare.
+inline constexpr int64_t kRequestBytesMax = int64_t{60} << 20;
+
 // Either a request or the reason why the line makes none.
 struct InputItem {
   bool good = false;

@@ -106,6 +106,14 @@ TEST_F(InputReaderTest, LinesOverTheLimitAreBadAndTheRestIsRead) {
                                          "3 good request-3 " + Chat("z")));
 }
 
+// Escapes make a body of this line that is six times as long and would not fit into a message.
+TEST_F(InputReaderTest, ARequestThatFitsIntoNoMessageIsABadLine) {
+  EXPECT_THAT(
+      ReadFile("a.txt", absl::StrCat(std::string(11 << 20, '\x01'), "\nz\n")),
+      ElementsAre("1 bad request-1||the request is 66.0 MiB long; at most 60.0 MiB are sent",
+                  "2 good request-2 " + Chat("z")));
+}
+
 TEST_F(InputReaderTest, AnEmptyInputIsRefused) {
   EXPECT_THAT(ReadFile("a.jsonl", ""), ElementsAre(HasSubstr("a.jsonl is empty")));
   EXPECT_THAT(ReadFile("a.txt", "\n \n"), ElementsAre(HasSubstr("blank lines only")));
@@ -147,6 +155,9 @@ TEST_F(InputReaderTest, GarbageBehindAnArchiveIsAWarning) {
   EXPECT_THAT(ReadFile("a.txt.gz", Gzip("one\n") + "garbage"), ElementsAre(HasSubstr("1 good")));
   EXPECT_THAT(reader_->Warnings(), ElementsAre(HasSubstr("left out")));
   EXPECT_EQ(reader_->ContentHash(), *HashFile(folder_.Path("a.txt.gz")));
+  // More than a buffer of it, which nobody has to unpack.
+  ReadFile("b.txt.gz", Gzip("one\n") + std::string(3 << 20, 'g'));
+  EXPECT_EQ(reader_->ContentHash(), *HashFile(folder_.Path("b.txt.gz")));
 }
 
 TEST_F(InputReaderTest, ContentHashIsThatOfTheFile) {
