@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/input/read_ahead.h"
 
@@ -53,6 +54,12 @@ absl::StatusOr<HandInResult> HandIn(JobClient& client, const InputOptions& input
     *input_failed = true;
   }
 
+  // With a limit it is the hash of what was taken, and there is nothing to compare it with.
+  if (!options.content_hash.empty() && input.limit == 0 &&
+      input_items.reader().ContentHash() != options.content_hash) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        input.path, " was changed while it was read; nothing was run. Run it again as it is now"));
+  }
   *input_failed = false;
   v1::SubmitSeal seal;
   seal.set_idempotency_token(options.token);

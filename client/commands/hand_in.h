@@ -17,6 +17,9 @@ struct HandInOptions {
   v1::JobOptions job;
   bool skip_bad_lines = false;
   std::string token;
+  // Of the whole input, as HashFile tells it; empty = not known. An input that has another one by
+  // the time it is read is given up (InvalidArgument): the token would name what is not in the job.
+  std::string content_hash;
   // Asked about every good request before it is sent, with its line; an error gives the job up.
   std::function<absl::Status(const ParsedRequest& request, int64_t line)> check;
 };

@@ -139,7 +139,8 @@ class RunSession {
       *failure = InputFailure(hash.status());
       return false;
     }
-    token_ = JobToken(settings_, *hash, input_);
+    content_hash_ = *hash;
+    token_ = JobToken(settings_, content_hash_, input_);
     return true;
   }
 
@@ -226,6 +227,7 @@ class RunSession {
     options.job.set_errors_path(paths_.errors);
     options.skip_bad_lines = settings_.On("skip-bad-lines");
     options.token = token_;
+    options.content_hash = content_hash_;
     bool input_failed = false;
     absl::StatusOr<HandInResult> handed = HandIn(*client_, input_, options, &input_failed);
     if (!handed.ok()) {
@@ -410,6 +412,7 @@ class RunSession {
   bool have_backends_ = false;
   bool simulated_ = false;
   Failure backend_failure_;
+  std::string content_hash_;
   std::string token_;
   std::optional<EarlyScan> early_scan_;  // under way, where the input is large
   std::optional<InputScan> scan_;

@@ -111,6 +111,24 @@ class Values(TestCase):
         for flag in ("--data-dir", "--output", "--errors", "--config"):
             self.assertIn(f"{flag}: \"\" is empty", self.refused(flag, ""))
 
+    # The job is found again by the hash of its input, so that must be the input that it got.
+    def test_an_input_that_changes_before_it_is_handed_in_is_not_run(self):
+        loaded = threading.Event()
+        backend = Backend({}, loaded=loaded)
+        self.addCleanup(backend.close)
+        process = self.start(Process([PROGRAM, "run", "ok.jsonl", "--backend", backend.url,
+                                      "--wait-for-backend", "1m"], cwd=self.folder))
+        process.wait_for("^Waiting up to")
+        self.write("ok.jsonl", '{"prompt":"a"}\n{"prompt":"b"}\n{"prompt":"c"}\n')
+        loaded.set()
+        self.assertEqual(process.wait(), 2)
+        self.assertIn("error: ok.jsonl was changed while it was read", "\n".join(process.err))
+        self.assertEqual(backend.calls, [])
+        code, _, err = run("run", "ok.jsonl", "--backend", backend.url, cwd=self.folder)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(len(backend.calls), 3)
+        self.assertEqual(len(read_jsonl(self.path("ok.results.jsonl"))), 3)
+
     def test_values_that_would_mean_the_opposite_are_refused(self):
         for flag, value in (("--deadline", "0s"), ("--request-timeout", "0s"), ("--budget-usd", "0"),
                             ("--stop-on-error-rate", "0"), ("--request-timeout", "99999999h"),
