@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/shell_quote.h"
 #include "client/rpc/channel.h"
@@ -146,7 +147,15 @@ std::string SocketAddress(const std::string& data_dir) {
   const std::string path =
       (std::filesystem::absolute(data_dir, error).lexically_normal() / "nightshift.sock").string();
   if (error || path.size() >= sizeof(sockaddr_un::sun_path)) return "";
-  return absl::StrCat("unix:", path);
+  // gRPC takes it for a URI, in which a % and others would mean something.
+  std::string address = "unix:";
+  for (const char c : path) {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("/-._~", c))
+      address.push_back(c);
+    else
+      absl::StrAppend(&address, "%", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
+  }
+  return address;
 }
 
 std::string FolderFlags(const Settings& settings) {

@@ -169,8 +169,17 @@ class RunSession {
     options.grpc_address = SocketAddress(options.data_dir);
     options.reclaim_grace = absl::ZeroDuration();
     options.on_broken = [this](const absl::Status& status) { stop_.StoreBroken(status); };
-    absl::StatusOr<std::unique_ptr<Coordinator>> coordinator =
-        Coordinator::Start(std::move(options));
+    absl::StatusOr<std::unique_ptr<Coordinator>> coordinator = Coordinator::Start(options);
+    if (absl::IsInvalidArgument(coordinator.status()) && !options.grpc_address.empty()) {
+      // Not every file system has sockets; the run itself needs none.
+      options.grpc_address.clear();
+      coordinator = Coordinator::Start(options);
+      if (coordinator.ok()) {
+        console_.Note(
+            absl::StrCat("warning: no socket can be made in ", options.data_dir,
+                         ": status and the other commands work when this run has ended\n"));
+      }
+    }
     if (!coordinator.ok()) {
       *failure = StoreFailure(coordinator.status());
       return false;

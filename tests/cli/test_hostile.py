@@ -151,6 +151,28 @@ class Values(TestCase):
             self.assertIn(said, err)
         self.assertEqual(len(read_jsonl(self.path(name + ".results.jsonl"))), 2)
 
+    # The socket by which the other commands reach a run is named by a URI.
+    def test_any_name_of_a_data_folder_leads_to_its_run(self):
+        gate = threading.Event()
+        backend = Backend({}, gate)
+        self.addCleanup(backend.close)
+        data = "100%20 a?b#c:d;e"
+        process = self.start(Process([PROGRAM, "run", "ok.jsonl", "--backend", backend.url, "--data-dir", data],
+                                     cwd=self.folder))
+        process.wait_for("^State ")
+        code, out, err = run("jobs", "--json", "--data-dir", data, cwd=self.folder)
+        self.assertEqual(code, 0, err)
+        self.assertIn(json.loads(out)[0]["state"], ("queued", "running"))
+        gate.set()
+        self.assertEqual(process.wait(), 0)
+
+    # As on a file system that has no sockets.
+    def test_a_run_does_without_a_socket(self):
+        os.makedirs(self.path("data/nightshift.sock"))
+        code, _, err = run("run", "ok.jsonl", "--backend", "sim", "--data-dir", "data", cwd=self.folder)
+        self.assertEqual(code, 0, err)
+        self.assertIn("warning: no socket can be made in data", err)
+
     # A folder with other things in it may be the data folder too.
     def test_nothing_in_the_data_folder_is_removed(self):
         for kept in ("tmp", "spool", "other"):
