@@ -36,7 +36,8 @@ std::vector<FlagSpec>& Table() {
        "errors file (default: the input's name + .errors.jsonl, here); not written when there is "
        "nothing to say",
        kJob, kNoMinimum},
-      {"force", 0, kSwitch, "", "", "overwrite files that are not this job's", kJob, kNoMinimum},
+      {"force", 0, kSwitch, "", "", "overwrite files that are not this job's",
+       kJob | kResults | kErrors, kNoMinimum},
       // Who answers.
       {"backend", 0, kList, "SPEC", "",
        "a base URL, KIND=URL, cerebras, sim, or a name from the config file; may be repeated",

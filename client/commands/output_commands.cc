@@ -42,6 +42,12 @@ int Print(CommandContext& context, v1::ReadOutputRequest request) {
     context.console.Note("Nothing works on this job now; these are the lines so far.\n");
   }
   const std::string path = context.settings.Text("output");
+  if (!context.settings.On("force") && !MayReplace(job->id(), path)) {
+    failure = UsageFailure(absl::StrCat(path, " exists and is not this job's file"),
+                           "-o FILE writes elsewhere; --force replaces it");
+    failure.code = "output_exists";
+    return context.console.Fail(failure);
+  }
   absl::StatusOr<std::unique_ptr<LineSink>> sink = LineSink::Open(path);
   if (!sink.ok()) return context.console.Fail(FailureFrom(sink.status()));
 

@@ -341,6 +341,17 @@ class RunSession {
   int Finish() {
     stop_.EnterFiles();
     ErrorExamples examples(job_);
+    for (const std::string& path : {paths_.results, paths_.errors}) {
+      if (settings_.On("force") || MayReplace(job_.id(), path)) continue;
+      Failure failure;
+      failure.code = "output_exists";
+      failure.message =
+          absl::StrCat(ShortPath(path), " was written by something else while this job ran");
+      failure.hint =
+          "all answers are saved; the same command with another -o or --errors writes the files, "
+          "with --force it replaces this one";
+      return End(console_.Fail(failure));
+    }
     if (JobIsPaused()) ahead_.reset();
     absl::StatusOr<WrittenFiles> written = WriteOutputs(
         *client_, job_, paths_, std::move(ahead_), [this] { return stop_.signal() != 0; },

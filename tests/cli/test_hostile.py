@@ -151,6 +151,35 @@ class Values(TestCase):
             self.assertIn(said, err)
         self.assertEqual(len(read_jsonl(self.path(name + ".results.jsonl"))), 2)
 
+    def test_a_file_that_is_not_the_job_s_is_kept(self):
+        code, out, err = run("run", "ok.jsonl", "--backend", "sim", "--json", cwd=self.folder)
+        job = json.loads(out.splitlines()[-1])["id"]
+        before = os.stat(self.path("ok.jsonl"))
+        for command in ("results", "errors"):
+            code, _, err = run(command, job, "-o", "ok.jsonl", cwd=self.folder)
+            self.assertEqual((code, err.splitlines()[0]), (2, "error: ok.jsonl exists and is not this job's file"))
+        self.assertEqual(os.stat(self.path("ok.jsonl")), before)
+        for _ in range(2):
+            self.assertEqual(run("results", job, "-o", "new", cwd=self.folder)[0], 0)
+
+    # Two runs, each with a data folder of its own, that began before either had written the file.
+    def test_a_file_that_another_run_wrote_meanwhile_is_kept(self):
+        gate = threading.Event()
+        backend = Backend({}, gate)
+        self.addCleanup(backend.close)
+        slow = self.start(Process([PROGRAM, "run", "ok.jsonl", "--backend", backend.url, "-o", "out",
+                                   "--data-dir", "a"], cwd=self.folder))
+        slow.wait_for("^State ")
+        code, _, err = run("run", "ok.jsonl", "--backend", "sim", "-o", "out", "--data-dir", "b", cwd=self.folder)
+        self.assertEqual(code, 0, err)
+        with open(self.path("out"), "rb") as handle:
+            before = handle.read()
+        gate.set()
+        self.assertEqual(slow.wait(), 1)
+        self.assertIn("error: out was written by something else while this job ran", slow.err)
+        with open(self.path("out"), "rb") as handle:
+            self.assertEqual(handle.read(), before)
+
     # The socket by which the other commands reach a run is named by a URI.
     def test_any_name_of_a_data_folder_leads_to_its_run(self):
         gate = threading.Event()

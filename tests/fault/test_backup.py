@@ -100,7 +100,7 @@ class Restored(TestCase):
             self.nightshift("watch", one, *where)
         self.assertRegex(self.nightshift("audit", *where), "Everything agrees")
         for one, wanted in ((job, expected), (other, other_expected)):
-            self.nightshift("results", one, *where, "-o", self.path("out.jsonl"))
+            self.nightshift("results", one, *where, "--force", "-o", self.path("out.jsonl"))
             self.assertEqual(self.answers(self.path("out.jsonl"), wanted), wanted)
         again = {c["key"] for c in self.witness.calls()[seen:]}
         self.assertEqual(again & had, set(), "called although the backup has the answer")

@@ -87,7 +87,7 @@ class DyingDisk(TestCase):
         self.assertEqual(code, 0, err)
         code, out, err = run("audit", *where)
         self.assertEqual(code, 0, out + err)
-        code, _, err = run("results", job, *where, "-o", self.path("out.jsonl"))
+        code, _, err = run("results", job, *where, "--force", "-o", self.path("out.jsonl"))
         self.assertEqual(code, 0, err)
         self.check_files_cover(read_jsonl(self.path("out.jsonl")), [], ids)
         self.assertEqual(len(witness.calls()), REQUESTS, "the worker held what was not acknowledged: no second call")
@@ -114,7 +114,7 @@ class FullDisk(TestCase):
     def check_each_outcome_once(self, job, *where):
         code, out, err = run("audit", *where)
         self.assertEqual(code, 0, out + err)
-        code, _, err = run("results", job, *where, "-o", self.path("out.jsonl"))
+        code, _, err = run("results", job, *where, "--force", "-o", self.path("out.jsonl"))
         self.assertEqual(code, 0, err)
         self.check_files_cover(read_jsonl(self.path("out.jsonl")), [], self.ids)
 

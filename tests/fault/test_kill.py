@@ -47,7 +47,8 @@ class Killed(TestCase):
         self.assertEqual(code, 0, err)
         recorded = set()
         for job in json.loads(out):
-            code, _, err = run("results", job["id"], "--data-dir", self.path("data"), "-o", self.path("now.jsonl"))
+            code, _, err = run("results", job["id"], "--data-dir", self.path("data"), "--force",
+                               "-o", self.path("now.jsonl"))
             self.assertEqual(code, 0, err)
             recorded |= {r["custom_id"] for r in read_jsonl(self.path("now.jsonl"))}
         return recorded

@@ -52,7 +52,7 @@ class Spooled(TestCase):
         return [c for c in self.witness.calls() if c["key"] in expected]
 
     def answers(self, job, *where):
-        code, _, err = run("results", job, *where, "-o", self.path("out.jsonl"))
+        code, _, err = run("results", job, *where, "--force", "-o", self.path("out.jsonl"))
         self.assertEqual(code, 0, err)
         return read_jsonl(self.path("out.jsonl"))
 

@@ -159,7 +159,7 @@ class Fleet:
     def read_results(self, job):
         """What can be read of a job now goes into the ledger."""
         path = self.test.path("now.jsonl")
-        self.run("results", job, "-o", path)
+        self.run("results", job, "--force", "-o", path)
         lines = read_jsonl(path)
         self.ledger.read(job, lines)
         return lines
@@ -173,7 +173,7 @@ class Fleet:
         self.run("watch", job, timeout=timeout)
         lines = self.read_results(job)
         path = test.path("errors.jsonl")
-        self.run("errors", job, "-o", path)
+        self.run("errors", job, "--force", "-o", path)
         test.assertEqual(read_jsonl(path), [])
         test.check_files_cover(lines, [], ids)
         wrong = [line["custom_id"] for line in lines if
