@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "client/cli/suggest.h"
+#include "client/output/text_width.h"
 
 namespace nightshift {
 namespace {
@@ -45,10 +46,13 @@ std::string WhyNot(const CheckedBackend& one) {
 }
 
 std::string Listed(const std::set<std::string>& models) {
-  std::vector<std::string> shown(models.begin(), models.end());
-  if (shown.size() <= kModelsShownMax) return absl::StrJoin(shown, ", ");
-  const size_t more = shown.size() - kModelsShownMax;
-  shown.resize(kModelsShownMax);
+  std::vector<std::string> shown;
+  for (const std::string& model : models) {
+    if (shown.size() == kModelsShownMax) break;
+    shown.push_back(Printable(model));
+  }
+  if (models.size() <= kModelsShownMax) return absl::StrJoin(shown, ", ");
+  const size_t more = models.size() - kModelsShownMax;
   return absl::StrCat(absl::StrJoin(shown, ", "), " and ", more, " more");
 }
 
@@ -111,7 +115,7 @@ std::string BackendLine(const CheckedBackend& backend) {
     line = absl::StrCat(backend.spec->name, " (", line, ")");
   std::vector<std::string> facts;
   if (!backend.probe.server.empty()) facts.push_back(backend.probe.server);
-  if (backend.probe.models.size() == 1) facts.push_back(backend.probe.models[0]);
+  if (backend.probe.models.size() == 1) facts.push_back(Printable(backend.probe.models[0]));
   if (backend.probe.models.size() > 1)
     facts.push_back(absl::StrCat(backend.probe.models.size(), " models"));
   return facts.empty() ? line : absl::StrCat(line, ": ", absl::StrJoin(facts, ", "));
@@ -144,7 +148,7 @@ bool ChooseModel(const std::vector<CheckedBackend>& checked, const ModelCounts& 
     const std::string nearest =
         Nearest(model, std::vector<std::string>(listed.begin(), listed.end()));
     *failure = UsageFailure(
-        absl::StrCat("no backend has the model \"", model, "\" that ", WithCommas(count),
+        absl::StrCat("no backend has the model \"", Printable(model), "\" that ", WithCommas(count),
                      count == 1 ? " request names" : " requests name",
                      "\n  models there: ", Listed(listed)),
         nearest.empty() ? "--model sets the model of requests that name none"

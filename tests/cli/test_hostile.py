@@ -82,6 +82,17 @@ class HostileBackend(TestCase):
                 self.assertEqual([e["response"]["body"] for e in read_jsonl(self.path("in.errors.jsonl"))], [shape])
                 self.folder = os.path.dirname(self.folder)
 
+    def test_names_of_models_are_shown_as_one_line_of_text(self):
+        backend = Backend({}, models=["m\u001b[31m\n"])
+        self.addCleanup(backend.close)
+        self.write("in.jsonl", '{"prompt":"a"}\n')
+        code, _, err = run("run", "in.jsonl", "--backend", backend.url, cwd=self.folder)
+        self.assertEqual(code, 0, err)
+        self.assertIn(r": m\x1b[31m\n", err)
+        code, _, err = run("run", "in.jsonl", "--backend", backend.url, "--model", "x", "--force", cwd=self.folder)
+        self.assertEqual(code, 2)
+        self.assertIn(r"models there: m\x1b[31m\n", err)
+
     def test_token_counts_that_cannot_be_do_not_spoil_the_sums(self):
         huge = 2**63 - 1
         usages = [{"prompt_tokens": huge, "completion_tokens": huge}, {"prompt_tokens": 5, "completion_tokens": -4},
