@@ -45,6 +45,8 @@ grpc::ChannelArguments CoordinatorChannelArguments() {
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
   // Retries are ours: a stream that is opened again begins with another Hello.
   args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  // A proxy of the environment is for the world outside, where coordinators are not.
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return args;
 }
 

@@ -9,7 +9,8 @@ import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from nightshift_testing import PATIENCE, PROGRAM, Process, TestCase, chat_line, read_jsonl, run  # noqa: E402
+from nightshift_testing import (PATIENCE, PROGRAM, Coordinator, Process, TestCase,  # noqa: E402
+                                chat_line, read_jsonl, run)
 
 ANSWER = {"id": "x", "object": "chat.completion",
           "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}],
@@ -250,6 +251,12 @@ class Values(TestCase):
             code, _, err = run("run", "ok.jsonl", "--backend", "sim", "-o", name, "--force", cwd=self.folder)
             self.assertEqual(code, 2)
             self.assertIn(f"{name} is the input", err)
+
+    def test_a_proxy_of_the_environment_is_not_asked_for_the_coordinator(self):
+        coordinator = self.start(Coordinator(self.path("data")))
+        for variable in ("http_proxy", "https_proxy", "grpc_proxy"):
+            code, out, err = run("jobs", "--coordinator", coordinator.address, env={variable: "http://127.0.0.1:9"})
+            self.assertEqual((code, out), (0, "No jobs.\n"), err)
 
 
 if __name__ == "__main__":
