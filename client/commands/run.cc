@@ -196,8 +196,15 @@ class RunSession {
         job_.state() == v1::JOB_STATE_COMPLETED ? "Already complete: " : "Already ended: ",
         WithCommas(done), " of ", WithCommas(job_.counts().total()),
         ". Files written again, no request sent.\n"));
+    SayKeptOptions();
     done_before_ = done;
     return Finish();
+  }
+
+  void SayKeptOptions() {
+    const std::string text =
+        KeptOptionsText(settings_, job_.options(), MakeJobOptions(settings_, name_));
+    if (!text.empty()) console_.Note(text);
   }
 
   bool Resume(Failure* failure) {
@@ -207,6 +214,7 @@ class RunSession {
                                ": ", WithCommas(done_before_), " of ",
                                WithCommas(job_.counts().total()), " done, ",
                                WithCommas(job_.counts().total() - done_before_), " to go.\n"));
+    SayKeptOptions();
     if (job_.state() == v1::JOB_STATE_PAUSED) {
       absl::StatusOr<v1::JobStatus> resumed =
           client_->Control(job_.id(), v1::ControlJobRequest::RESUME);

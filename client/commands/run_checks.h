@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/cli/failure.h"
+#include "client/cli/settings.h"
 #include "client/commands/job_input.h"
 #include "client/commands/output_files.h"
 #include "worker/backends/backend_spec.h"
@@ -17,6 +18,11 @@ namespace nightshift {
 // failure, which names the other job.
 bool MayWriteFiles(JobClient& client, absl::string_view ours, const OutputPaths& paths,
                    Failure* failure);
+
+// A line that names the flags, of those that were given now, whose values the job did not begin
+// with and will not take on; empty when there are none.
+std::string KeptOptionsText(const Settings& settings, const v1::JobOptions& then,
+                            const v1::JobOptions& now);
 
 // "prompts.jsonl: 5,000 requests, all valid, about 4.1M prompt tokens"
 std::string InputLine(const std::string& name, const InputScan& scan);

@@ -147,6 +147,13 @@ class Values(TestCase):
                             ("--max-attempts", "4294967297")):
             self.assertIn(f"{flag}: \"{value}\"", self.refused(flag, value))
 
+    def test_an_option_that_comes_too_late_is_named(self):
+        self.assertEqual(run("run", "ok.jsonl", "--backend", "sim", "--deadline", "1h", cwd=self.folder)[0], 0)
+        code, _, err = run("run", "ok.jsonl", "--backend", "sim", "--deadline", "1h", "--budget-tokens", "5",
+                           "--max-attempts", "3", cwd=self.folder)
+        self.assertEqual(code, 0, err)
+        self.assertIn("this changes nothing now: --max-attempts, --budget-tokens\n", err)
+
     def test_texts_that_are_not_utf_8_are_refused(self):
         for flag, value in (("--name", b"\xff"), ("--label", b"k=\xff"), ("--model", b"\xff")):
             self.assertIn("is not UTF-8 text", self.refused(flag, os.fsdecode(value)))
