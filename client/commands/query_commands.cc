@@ -44,14 +44,26 @@ bool Repair(CommandContext& context, std::vector<v1::JobRepair>* repairs, Failur
   return false;
 }
 
+// A folder that had to be opened is one that no process works on; the coordinator that looks into
+// it for us would say that it waits for a worker.
+void SayNobodyWorks(const Connection& connection, v1::JobStatus* job) {
+  if (!connection.folder() ||
+      (job->state() != v1::JOB_STATE_QUEUED && job->state() != v1::JOB_STATE_RUNNING))
+    return;
+  job->set_waiting_for(
+      "no process has this data folder open; the run command that began the job, or a coordinator, "
+      "goes on with it");
+}
+
 }  // namespace
 
 int JobsCommand(CommandContext& context) {
   Failure failure;
   const auto connection = Connection::Open(context.settings, Connection::Kind::kAny, &failure);
   if (connection == nullptr) return context.console.Fail(failure);
-  const absl::StatusOr<std::vector<v1::JobStatus>> jobs = connection->client().ListAllJobs();
+  absl::StatusOr<std::vector<v1::JobStatus>> jobs = connection->client().ListAllJobs();
   if (!jobs.ok()) return context.console.Fail(CallFailure(jobs.status(), *connection));
+  for (v1::JobStatus& job : *jobs) SayNobodyWorks(*connection, &job);
   if (context.console.json()) {
     Json document = Json::array();
     for (const v1::JobStatus& job : *jobs) document.push_back(JobJson(job));
@@ -66,9 +78,9 @@ int StatusCommand(CommandContext& context) {
   Failure failure;
   const auto connection = Connection::Open(context.settings, Connection::Kind::kAny, &failure);
   if (connection == nullptr) return context.console.Fail(failure);
-  const absl::StatusOr<v1::JobStatus> job =
-      connection->client().GetJob(std::string(context.argument()));
+  absl::StatusOr<v1::JobStatus> job = connection->client().GetJob(std::string(context.argument()));
   if (!job.ok()) return context.console.Fail(CallFailure(job.status(), *connection));
+  SayNobodyWorks(*connection, &*job);
   context.console.Out(context.console.json() ? Dump(JobJson(*job)) + "\n"
                                              : JobText(*job, absl::Now()));
   return 0;

@@ -77,6 +77,7 @@ class Stopping(CliCase):
         self.assertEqual(process.wait(), 143)
         self.assertIn("Resume with:", "\n".join(process.err))
         code, out, _ = self.nightshift("status", self.job(), "--json", "--data-dir", "nightshift-data")
+        self.assertIn("no process has this data folder open", json.loads(out)["waiting_for"])
         counts = json.loads(out)["counts"]
         self.assertEqual(counts["succeeded"], len(self.sim_calls()))
         self.assertEqual(counts["in_flight"], 0)
