@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/units.h"
+#include "client/cli/self.h"
 #include "client/commands/command.h"
 #include "client/commands/connection.h"
 #include "client/commands/job_text.h"
@@ -48,19 +49,18 @@ std::string Done(const Connection& connection, Action::Action action, const v1::
   const std::string& id = before.id();
   switch (action) {
     case Action::PAUSE:
-      return absl::StrCat("Paused ", id, ". Go on with: nightshift resume ", id, connection.flags(),
-                          "\n");
+      return absl::StrCat("Paused ", id, ". Go on with: ", Self(), " resume ", id,
+                          connection.flags(), "\n");
     case Action::RESUME:
       // A person's pause is over; what holds every job up, such as a disk that is nearly full, says
       // so here ("paused: ...").
       if (after.state() == v1::JOB_STATE_PAUSED) {
         return absl::StrCat("Resumed ", id, ", but it is still ", after.waiting_for(), ".\n");
       }
-      return absl::StrCat(
-          "Resumed ", id, ": ", Unfinished(after), " to go.\n",
-          connection.folder() ? "Run the same `nightshift run` command again.\n" : "");
+      return absl::StrCat("Resumed ", id, ": ", Unfinished(after), " to go.\n",
+                          connection.folder() ? "Run the same `run` command again.\n" : "");
     case Action::CANCEL:
-      return absl::StrCat("Cancelled ", id, ". Its answers stay: nightshift results ", id,
+      return absl::StrCat("Cancelled ", id, ". Its answers stay: ", Self(), " results ", id,
                           connection.flags(), "\n");
     case Action::RETRY: {
       const int64_t again = DoneCount(before.counts()) - DoneCount(after.counts());
@@ -68,9 +68,9 @@ std::string Done(const Connection& connection, Action::Action action, const v1::
       return absl::StrCat(
           WithCommas(again), again == 1 ? " request waits" : " requests wait", " again in ", id,
           connection.folder()
-              ? absl::StrCat(". Run the same command again: nightshift run ",
+              ? absl::StrCat(". Run the same command again: ", Self(), " run ",
                              before.options().input_name(), " ...\n")
-              : absl::StrCat(". Follow: nightshift watch ", id, connection.flags(), "\n"));
+              : absl::StrCat(". Follow: ", Self(), " watch ", id, connection.flags(), "\n"));
     }
     case Action::DELETE:
       return absl::StrCat("Deleted ", id, ".\n");
