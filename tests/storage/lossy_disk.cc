@@ -298,12 +298,15 @@ void LossyDisk::OnFolderSync(const std::string& path) {
   const std::string folder = relative == "." ? "" : relative;
   MutexLock lock(&mutex_);
   if (!Counts() || options_.folder_syncs_lie) return;
-  std::erase_if(changes_, [&](const Change& change) {
-    const bool synced =
-        std::find(change.folders.begin(), change.folders.end(), folder) != change.folders.end();
-    if (synced) Apply(change, on_disk_);
-    return synced;
-  });
+  std::vector<Change> still_waiting;
+  for (Change& change : changes_) {
+    if (std::find(change.folders.begin(), change.folders.end(), folder) == change.folders.end()) {
+      still_waiting.push_back(std::move(change));
+    } else {
+      Apply(change, on_disk_);
+    }
+  }
+  changes_ = std::move(still_waiting);
 }
 
 void LossyDisk::CutIn(int64_t n) {
