@@ -13,7 +13,7 @@ namespace nightshift {
 inline std::string StoreDirOf(absl::string_view data_dir) {
   return absl::StrCat(data_dir, "/store");
 }
-// Of submissions under way; emptied at every start.
+// Of submissions under way. What is in it has no names, so nothing of it is left behind.
 inline std::string TemporaryDirOf(absl::string_view data_dir) {
   return absl::StrCat(data_dir, "/tmp");
 }

@@ -74,7 +74,8 @@ nightshift audit --repair --data-dir /var/lib/nightshift)"},
        R"(create   copies the store of a coordinator that runs, or of --data-dir, into
          --backup-dir; what earlier backups there have is not copied again. It
          is read back before it counts. Seen from another machine, the folder is
-         the coordinator's own to choose (its --backup-dir).
+         the coordinator's own to choose (its --backup-dir). Files that were
+         uploaded over HTTP are not in it; jobs that were made from them are.
 list     what is there; those that are not damaged can be restored.
 restore  makes --data-dir, which must be absent or empty, what it was when
          BACKUP (a number; default: the newest) was made. Then start the
