@@ -40,7 +40,7 @@ struct DispatcherOptions {
   // One whose stream has ended comes back within two seconds if it lives and the network does: its
   // requests are with others after this and a second of looking. Longer: dead workers cost more
   // time; shorter: so do connections that break, in calls made twice. Never above `lease_ttl`.
-  absl::Duration reconnect_grace = absl::Seconds(8);
+  absl::Duration reconnect_grace = absl::Seconds(7);
   // After a restart, how long requests that may be in a worker's hands wait to be claimed. Zero
   // when no worker can have survived (the embedded coordinator of `nightshift run`).
   absl::Duration reclaim_grace = absl::Seconds(10);

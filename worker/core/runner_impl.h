@@ -42,7 +42,7 @@ inline constexpr absl::Duration kProbeAgain = absl::Seconds(20);
 // A backend that has answered a call as lately as this is not broken, whoever says so.
 inline constexpr absl::Duration kBusyNotBroken = absl::Seconds(30);
 // Until the first Welcome tells how long a worker that is not heard of keeps what it holds.
-inline constexpr absl::Duration kKeptForDefault = absl::Seconds(8);
+inline constexpr absl::Duration kKeptForDefault = absl::Seconds(7);
 // The runner looks at the time as often as this, and four times while its leases live, to notice
 // that its process stood still.
 inline constexpr absl::Duration kLookInterval = absl::Seconds(1);

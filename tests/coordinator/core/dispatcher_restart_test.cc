@@ -58,7 +58,7 @@ TEST_F(DispatcherRestart, AWorkerClaimsWhatItStillHolds) {
   EXPECT_EQ(reply->welcome.drop(2).index(), 1000u);
   EXPECT_EQ(reply->welcome.epoch(), options.epoch);
   EXPECT_EQ(reply->welcome.lease_ttl_ms(), 30000);
-  EXPECT_EQ(reply->welcome.reconnect_grace_ms(), 8000);
+  EXPECT_EQ(reply->welcome.reconnect_grace_ms(), 7000);
   EXPECT_EQ(Status(job).counts().in_flight(), 3);
   // A failure of a claimed request counts: the worker holds it.
   const WorkerNumber worker = reply->worker;
