@@ -104,8 +104,8 @@ Failure CannotListen(const absl::Status& why) {
   return failure;
 }
 
-// /healthz and /readyz of a worker. Null with the failure when a chosen address cannot be had; a default one
-// that another server of this machine has is done without, since nobody asked for it.
+// /healthz and /readyz of a worker. Null with the failure when a chosen address cannot be had; a
+// default one that another server of this machine has is done without, since nobody asked for it.
 struct Health {
   std::unique_ptr<HealthServer> server;
   std::string line;
