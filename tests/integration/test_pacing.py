@@ -49,6 +49,9 @@ class Pacing(TestCase):
             return (json.loads(out)[0]["waiting_for"] or "") if code == 0 and json.loads(out) else ""
 
         self.eventually(lambda: "requests per minute, " in waiting(), "the job says what it waits for, and how long")
+        code, out, err = run("workers", "--data-dir", data)
+        self.assertEqual(code, 0, err)
+        self.assertIn("paced to 5 requests per minute as it told", out)
         job.send(signal.SIGINT)
         self.assertEqual(job.wait(), 130)
 
