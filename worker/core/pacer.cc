@@ -25,6 +25,8 @@ constexpr double kFullEnough = 0.95;
 // Left in a bucket: so many calls like the next one, but at most this share of the limit.
 constexpr double kMarginCalls = 2;
 constexpr double kMarginShare = 0.02;
+// A call that began so long before another has arrived before it.
+constexpr absl::Duration kOvertakeMax = absl::Milliseconds(250);
 // From the start of a call to the moment whose figures its headers tell: nothing is taken to flow
 // in meanwhile.
 constexpr absl::Duration kWireTime = absl::Milliseconds(20);
@@ -176,6 +178,7 @@ Pacer::Reservation Pacer::Reserve(const Size& size, MonotonicTime now) {
       if (one == &account && amount > kFullEnough * bucket.whole) call.whole = true;
     }
   }
+  account.in_flight[call.order] = {now, call.tokens, false};
   ++outstanding_;
   if (finding_) {
     next_start_ = std::max(next_start_, now - kCatchUp) + absl::Seconds(1 / FoundRate(now));
@@ -250,6 +253,7 @@ void Pacer::Told(const Reservation& call, const std::vector<RateLimit>& limits, 
     if (told.unit == RateUnit::kTokens && !told_) account.charge_unknown = unset_answer_ == 0;
   }
   if (account.buckets.empty()) return;
+  HoldOvertaken(account, call, now);
   active_ = told_ = true;
   if (tokens != nullptr) {
     if (admitted) {
@@ -263,6 +267,33 @@ void Pacer::Told(const Reservation& call, const std::vector<RateLimit>& limits, 
   }
   account.told_order = call.order;
   account.told_start = call.started;
+}
+
+void Pacer::HoldOvertaken(Account& account, const Reservation& call, MonotonicTime now) {
+  for (auto one = account.in_flight.begin();
+       one != account.in_flight.end() && one->first < call.order; ++one) {
+    one->second.held = one->second.started + kOvertakeMax > call.started;
+    if (!one->second.held) continue;
+    for (Bucket& bucket : account.buckets) {
+      // Of these there is news.
+      if (bucket.at == now) bucket.level -= Amount(bucket.unit, one->second.tokens);
+    }
+  }
+}
+
+void Pacer::Ended(const Reservation& call, MonotonicTime now) {
+  --outstanding_;
+  Account& account = AccountOf(call.account);
+  const auto known = account.in_flight.find(call.order);
+  if (known == account.in_flight.end()) return;
+  if (known->second.held) {
+    for (Bucket& bucket : account.buckets) {
+      bucket.level = std::min(bucket.capacity,
+                              bucket.LevelAt(now) + Amount(bucket.unit, known->second.tokens));
+      bucket.at = now;
+    }
+  }
+  account.in_flight.erase(known);
 }
 
 void Pacer::LearnUsage(Account& account, const Reservation& call, const v1::Usage& usage) {
@@ -290,7 +321,7 @@ void Pacer::OnAdmitted(const Reservation& call, const v1::Usage& usage, Monotoni
   admitted_.Add(1, now);
   if (call.started > frozen_at_) refusals_ = 0;
   if (!call.made) return;
-  --outstanding_;
+  Ended(call, now);
   told_ = true;  // or it tells nothing, which is as good to know
   LearnUsage(AccountOf(call.account), call, usage);
   if (usage.known()) {
@@ -311,7 +342,7 @@ bool Pacer::OnRefused(const Reservation& call, absl::Duration retry_after, Monot
                       Random& random) {
   active_ = true;
   if (call.made) {
-    --outstanding_;
+    Ended(call, now);
     GiveBack(call.tokens, now);
     if (call.whole) return false;
   }
@@ -338,7 +369,7 @@ bool Pacer::OnRefused(const Reservation& call, absl::Duration retry_after, Monot
 
 void Pacer::OnDropped(const Reservation& call, MonotonicTime now) {
   if (!call.made) return;
-  --outstanding_;
+  Ended(call, now);
   GiveBack(call.tokens, now);
 }
 

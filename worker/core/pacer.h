@@ -28,6 +28,7 @@
 #define NIGHTSHIFT_WORKER_CORE_PACER_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -137,9 +138,15 @@ class Pacer {
     double rate() const { return limit / absl::ToDoubleSeconds(window); }
     double LevelAt(MonotonicTime now) const;
   };
+  struct InFlight {
+    MonotonicTime started;
+    double tokens;
+    bool held;  // taken off once more, since the last news may be from before its admission
+  };
   struct Account {
     std::string model;
     std::vector<Bucket> buckets;
+    std::map<int64_t, InFlight> in_flight;  // by order
     int64_t calls_sent = 0;
     double tokens_sent = 0;
     // The newest call whose headers were read, and the tokens that were left; negative: not told.
@@ -165,6 +172,10 @@ class Pacer {
   void TakeLimit(Account& account, const Reservation& call, const RateLimit& told,
                  MonotonicTime now) const;
   static void LearnCharge(Account& account, const Reservation& call, const RateLimit& told);
+  // Calls that began just before `call` and have not ended may have been overtaken by it.
+  static void HoldOvertaken(Account& account, const Reservation& call, MonotonicTime now);
+  // The call has ended: what was held for it is free again.
+  void Ended(const Reservation& call, MonotonicTime now);
   void LearnUsage(Account& account, const Reservation& call, const v1::Usage& usage);
   // A limit that was told has no room for the call.
   bool Explains(const Reservation& call, MonotonicTime now) const;

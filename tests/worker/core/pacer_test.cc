@@ -327,6 +327,33 @@ TEST(PacerTest, AShareOfAnAccountIsAShareOfItsLimitsAndOfWhatIsLeft) {
   EXPECT_THAT(pacer.Explain(now), HasSubstr(", of which this worker has 25 %"));
 }
 
+// Of calls that began together, one may be admitted before another: its news does not count the
+// other, which takes its part all the same.
+TEST(PacerTest, CallsThatMayHaveBeenOvertakenAreCountedUntilTheyEnd) {
+  Pacer pacer({});
+  const Pacer::Size size = pacer.SizeOf({});
+  const MonotonicTime now{1};
+  std::vector<Pacer::Reservation> calls;
+  for (int i = 0; i < 10; ++i) calls.push_back(pacer.Reserve(size, now));
+  pacer.Told(calls[9], {{RateUnit::kRequests, absl::Minutes(1), 1000, 31, absl::ZeroDuration()}},
+             true, now);
+  pacer.OnAdmitted(calls[9], {}, now);
+  const auto room = [&] {
+    Pacer copy = pacer;
+    int calls_at_once = 0;
+    while (copy.ReadyAt(size, now) <= now) {
+      copy.Reserve(size, now);
+      ++calls_at_once;
+    }
+    return calls_at_once;
+  };
+  EXPECT_EQ(room(), 31 - 9 - 2);
+  for (int i = 0; i < 4; ++i) pacer.OnAdmitted(calls[static_cast<size_t>(i)], {}, now);
+  EXPECT_EQ(room(), 31 - 5 - 2);
+  for (int i = 4; i < 9; ++i) pacer.OnDropped(calls[static_cast<size_t>(i)], now);
+  EXPECT_EQ(room(), 31 - 2);
+}
+
 TEST(PacerTest, RetryAfterIsObeyedWithAJitterOnTop) {
   Random random(1);
   Pacer pacer({});
