@@ -78,7 +78,7 @@ class Choice {
     } else {
       choice["message"] = Message();
     }
-    if (!logprobs_.is_null()) choice["logprobs"] = logprobs_;
+    if (logprobs_told_) choice["logprobs"] = logprobs_;
     for (const auto& [key, value] : rest_.items()) choice[key] = value;
     if (!choice.contains("finish_reason")) choice["finish_reason"] = nullptr;
     return choice;
@@ -141,6 +141,7 @@ class Choice {
   }
 
   void TakeLogprobs(const Json& chunk) {
+    logprobs_told_ = true;
     if (!chunk.is_object()) return;
     if (!logprobs_.is_object()) logprobs_ = Json::object();
     for (const auto& [key, value] : chunk.items()) {
@@ -173,6 +174,7 @@ class Choice {
   Json message_ = Json::object();
   Json rest_ = Json::object();  // of the choice: text, finish_reason, …
   Json logprobs_;
+  bool logprobs_told_ = false;  // if only that there are none
   Json function_call_;
   std::map<int64_t, Json> tool_calls_;
 };

@@ -34,7 +34,7 @@ TEST_F(StreamAssemblerTest, PutsAChatAnswerTogether) {
   EXPECT_EQ(assembler_.Incomplete(), "");
   EXPECT_EQ(Answer(), Json::parse(R"({
     "id":"c1","object":"chat.completion","created":7,"model":"m","system_fingerprint":"fp",
-    "choices":[{"index":0,"message":{"role":"assistant","content":"Hello ä"},
+    "choices":[{"index":0,"message":{"role":"assistant","content":"Hello ä"},"logprobs":null,
                 "finish_reason":"stop","stop_reason":12}],
     "usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}})"));
   EXPECT_EQ(assembler_.Assemble().find('\n'), std::string::npos);
@@ -83,6 +83,16 @@ TEST_F(StreamAssemblerTest, JoinsReasoningRefusalsAndLogprobs) {
   EXPECT_EQ(choice["message"]["refusal"], "no");
   EXPECT_EQ(choice["message"]["content"], "");
   EXPECT_EQ(choice["logprobs"], Json::parse(R"({"content":[{"token":"a"},{"token":"b"}]})"));
+}
+
+// Servers that write `null` without streaming write it in each chunk, too.
+TEST_F(StreamAssemblerTest, LogprobsThatAreNullAreKept) {
+  Feed({R"({"choices":[{"index":0,"delta":{"content":"a"},"logprobs":null}]})",
+        R"({"choices":[{"index":1,"delta":{"content":"b"}}]})"});
+  const Json choices = Answer()["choices"];
+  EXPECT_TRUE(choices[0].contains("logprobs"));
+  EXPECT_TRUE(choices[0]["logprobs"].is_null());
+  EXPECT_FALSE(choices[1].contains("logprobs"));
 }
 
 TEST_F(StreamAssemblerTest, JoinsAFunctionCallOfTheOldForm) {
