@@ -437,7 +437,8 @@ void CallSlot::SetTiming(const AnswerFacts& facts, v1::AttemptTiming& timing) co
   if (pieces_seen_ > 1) {
     timing.set_gap_mean_ms(RoundedMilliseconds(
         absl::ToDoubleMilliseconds(last_content_at_ - first_content_at_) / (pieces_seen_ - 1)));
-    timing.set_gap_max_ms(absl::ToInt64Milliseconds(gap_max_));
+    // Rounded up, so that it is never below the mean.
+    timing.set_gap_max_ms(absl::ToInt64Milliseconds(absl::Ceil(gap_max_, absl::Milliseconds(1))));
   }
   if (InfoLong(easy_.get(), CURLINFO_NUM_CONNECTS) > 0) {
     constexpr int kMicrosecondsPerMillisecond = 1000;
