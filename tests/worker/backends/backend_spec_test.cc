@@ -236,7 +236,7 @@ TEST(BackendTargetTest, UrlsAreMadeOfBaseAndEndpoint) {
   EXPECT_EQ((*target)->url(Endpoint::kUnspecified), nullptr);
 }
 
-TEST(BackendSpecTest, RateLimitsAreAListWithCommas) {
+TEST_F(BackendSpecTest, RateLimitsAreAListWithCommas) {
   BackendSpec spec;
   EXPECT_TRUE(AddRateLimits("", &spec).ok());
   EXPECT_TRUE(AddRateLimits("tokens/minute=1000000, requests/day=5000", &spec).ok());
