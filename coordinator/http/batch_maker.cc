@@ -117,6 +117,7 @@ absl::Status BatchMaker::Make(const std::string& id) {
   if (!batch.ok() || batch->phase() != v1::BATCH_PHASE_VALIDATING) return absl::OkStatus();
   // An earlier try, or an earlier run, came as far as this.
   if (parts_.dispatcher->FindJob(JobIdOfBatch(id)).ok()) return Made(id);
+  if (batch->cancelling_at_ms() > 0) return CancelledFirst(id);
   const absl::StatusOr<v1::FileRecord> file = parts_.files->Find(batch->input_file_id());
   if (!file.ok() || file->purpose() != "batch") {
     return FailForGood(
@@ -130,18 +131,23 @@ absl::Status BatchMaker::Make(const std::string& id) {
   }
   RETURN_IF_ERROR(open.status());
   const absl::Status status = Submit(*batch, **open);
-  if (stopping_ || !Cancelled(id)) return status;
-  const absl::StatusOr<JobNumber> job = parts_.dispatcher->FindJob(JobIdOfBatch(id));
-  if (!job.ok()) {
-    return parts_.batches
-        ->Update(id,
-                 [this](v1::BatchRecord& record) {
-                   record.set_phase(v1::BATCH_PHASE_CANCELLED);
-                   record.set_ended_at_ms(absl::ToUnixMillis(parts_.clock->WallNow()));
-                 })
-        .status();
+  // Nothing that another try could mend.
+  if (absl::IsInvalidArgument(status)) {
+    return FailForGood(id, "invalid_request", "", status.message());
   }
-  return status;
+  if (stopping_ || !Cancelled(id)) return status;
+  return parts_.dispatcher->FindJob(JobIdOfBatch(id)).ok() ? status : CancelledFirst(id);
+}
+
+// The batch ends before there is a job.
+absl::Status BatchMaker::CancelledFirst(const std::string& id) {
+  return parts_.batches
+      ->Update(id,
+               [this](v1::BatchRecord& record) {
+                 record.set_phase(v1::BATCH_PHASE_CANCELLED);
+                 record.set_ended_at_ms(absl::ToUnixMillis(parts_.clock->WallNow()));
+               })
+      .status();
 }
 
 // There is a job; should somebody have cancelled the batch meanwhile, so is the job.

@@ -57,6 +57,7 @@ class BatchMaker {
   absl::Status Make(const std::string& id);
   absl::Status Submit(const v1::BatchRecord& batch, const OpenFile& file);
   absl::Status Made(const std::string& id);
+  absl::Status CancelledFirst(const std::string& id);
   absl::Status FailForGood(const std::string& id, absl::string_view code, absl::string_view param,
                            absl::string_view message);
   bool Cancelled(const std::string& id) const;
