@@ -76,7 +76,9 @@ TEST_F(ApiTest, AnOutputExpiresWhileItsBatchLivesOn) {
   const std::string file =
       absl::StrCat("/v1/files/", OutputFileId({world_.Status(job).id(), false, 1}));
   EXPECT_EQ(Call("GET", file).status, 200);
-  world_.clock().Advance(absl::Seconds(kOutputLifetimeSeconds - 1));
+  const absl::Time finished = absl::FromUnixMillis(world_.Status(job).finished_at_ms());
+  const absl::Time end = finished + absl::Seconds(kOutputLifetimeSeconds);
+  world_.clock().Advance(end - absl::Seconds(1) - world_.clock().WallNow());
   EXPECT_EQ(Call("GET", file).status, 200);
   world_.clock().Advance(absl::Seconds(1));
   const HttpReply gone = Call("GET", absl::StrCat(file, "/content"));
