@@ -9,6 +9,7 @@
 #include "base/constant_time.h"
 #include "base/health_server.h"
 #include "base/json.h"
+#include "base/status_macros.h"
 #include "coordinator/http/api_reply.h"
 
 namespace nightshift {
@@ -103,12 +104,25 @@ HttpReply Api::Handle(HttpRequest& request) const {
   path.erase(path.begin(), path.begin() + 2);
   if (collection == "files") return HandleFiles(request, path);
   if (collection == "batches") return HandleBatches(request, path);
+  if (collection == "uploads") return HandleUploads(request, path);
   if (collection == "models" && path.size() <= 2) {
     // Names of models may have a slash.
     const std::string id = path.empty() ? "" : request.path.substr(sizeof("/v1/models/") - 1);
     return HandleModels(request, id);
   }
   return UnknownRoute(request);
+}
+
+absl::Status Api::Sweep() const {
+  parts_.files->Sweep();
+  RETURN_IF_ERROR(uploads_.Sweep());
+  RETURN_IF_ERROR(parts_.outputs->Sweep());
+  for (const BatchTable::Summary& batch : parts_.batches->List()) {
+    const bool deleted = batch.phase == v1::BATCH_PHASE_MADE &&
+                         !parts_.dispatcher->FindJob(JobIdOfBatch(batch.id)).ok();
+    if (deleted) RETURN_IF_ERROR(parts_.batches->Remove(batch.id));
+  }
+  return absl::OkStatus();
 }
 
 HttpReply Api::HandleFiles(HttpRequest& request, const std::vector<std::string>& path) const {
@@ -150,6 +164,18 @@ HttpReply Api::HandleBatches(HttpRequest& request, const std::vector<std::string
   if (action == "cancel") return batches_.Cancel(path[0]);
   return batches_.Control(path[0],
                           action == "pause" ? JobCommand::Kind::kPause : JobCommand::Kind::kResume);
+}
+
+HttpReply Api::HandleUploads(HttpRequest& request, const std::vector<std::string>& path) const {
+  const std::string action = path.size() == 2 ? path[1] : "";
+  const bool known =
+      path.empty() || action == "parts" || action == "complete" || action == "cancel";
+  if (!known) return UnknownRoute(request);
+  if (request.method != "POST") return WrongMethod(request, "POST");
+  if (path.empty()) return uploads_.Create(request);
+  if (action == "parts") return uploads_.AddPart(request, path[0]);
+  if (action == "complete") return uploads_.Complete(request, path[0]);
+  return uploads_.Cancel(path[0]);
 }
 
 HttpReply Api::HandleModels(const HttpRequest& request, const std::string& id) const {

@@ -13,24 +13,31 @@
 #include "coordinator/http/batches_api.h"
 #include "coordinator/http/files_api.h"
 #include "coordinator/http/http_message.h"
+#include "coordinator/http/uploads_api.h"
 
 namespace nightshift {
 
 class Api {
  public:
-  explicit Api(ApiParts parts) : parts_(parts), files_(parts_), batches_(parts_) {}
+  explicit Api(ApiParts parts)
+      : parts_(parts), files_(parts_), batches_(parts_), uploads_(parts_) {}
 
   // For paths below /v1.
   HttpReply Handle(HttpRequest& request) const;
 
+  // Removes what has expired, and what is left of jobs that were deleted. Call now and then.
+  absl::Status Sweep() const;
+
  private:
   HttpReply HandleFiles(HttpRequest& request, const std::vector<std::string>& path) const;
   HttpReply HandleBatches(HttpRequest& request, const std::vector<std::string>& path) const;
+  HttpReply HandleUploads(HttpRequest& request, const std::vector<std::string>& path) const;
   HttpReply HandleModels(const HttpRequest& request, const std::string& id) const;
 
   const ApiParts parts_;
   const FilesApi files_;
   const BatchesApi batches_;
+  const UploadsApi uploads_;
 };
 
 // Who is let in, before any route is looked at.

@@ -86,6 +86,8 @@ class FileTable {
                                                          std::string folder);
 
   absl::StatusOr<std::unique_ptr<FileUpload>> Begin();
+  // An id that no file has. Rises from call to call, also within a millisecond.
+  std::string NewId(int64_t now_ms);
 
   // NotFound as well for one that has expired.
   absl::StatusOr<v1::FileRecord> Find(absl::string_view id) const;
@@ -102,8 +104,6 @@ class FileTable {
   absl::Status Load();
   absl::Status RemoveStrays() const;
   bool Known(const std::string& id) const;
-  // Rises from call to call, also within a millisecond.
-  std::string NewId(int64_t now_ms);
   std::string PathOf(absl::string_view id) const;
   absl::Status Keep(const v1::FileRecord& record);
   absl::Status Remove(const v1::FileRecord& record);

@@ -100,7 +100,13 @@ absl::StatusOr<v1::FileRecord> FilesApi::OutputAsFile(const OutputFileName& name
 
 absl::StatusOr<v1::FileRecord> FilesApi::Find(const std::string& id) const {
   const std::optional<OutputFileName> output = ParseOutputFileId(id);
-  if (!output.has_value()) return parts_.files->Find(id);
+  if (!output.has_value()) {
+    absl::StatusOr<v1::FileRecord> file = parts_.files->Find(id);
+    if (file.ok() && file->purpose() == kUploadPartPurpose) {
+      return absl::NotFoundError(absl::StrCat("No such File object: ", id));
+    }
+    return file;
+  }
   ASSIGN_OR_RETURN(const v1::OutputFileRecord measured, parts_.outputs->Measure(*output));
   return OutputAsFile(*output, measured);
 }
@@ -111,7 +117,9 @@ HttpReply FilesApi::List(const HttpRequest& request) const {
   const auto take = [&](v1::FileRecord record) {
     if (purpose == nullptr || record.purpose() == *purpose) files[record.id()] = std::move(record);
   };
-  for (v1::FileRecord& record : parts_.files->List()) take(std::move(record));
+  for (v1::FileRecord& record : parts_.files->List()) {
+    if (record.purpose() != kUploadPartPurpose) take(std::move(record));
+  }
   // Outputs whose length nobody has asked for yet are not in the list: it would take as long as
   // reading them all.
   const absl::Status status =

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "coordinator/http/api.h"
@@ -66,7 +67,11 @@ class HttpServiceImpl final : public HttpService {
   }
 
   void Sweep() override {
-    if (const std::shared_ptr<OpenApi> open = Current(); open != nullptr) open->files->Sweep();
+    const std::shared_ptr<OpenApi> open = Current();
+    if (open == nullptr) return;
+    if (const absl::Status status = open->api->Sweep(); !status.ok()) {
+      LogWarning("what has expired of files and batches stays for now: ", status.ToString());
+    }
   }
 
   void BeginShutdown() override {

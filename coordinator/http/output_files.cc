@@ -157,6 +157,17 @@ absl::Status OutputFiles::Write(const OutputFileName& name, const v1::OutputFile
   return store_.Commit(std::move(writes));
 }
 
+absl::Status OutputFiles::Sweep() {
+  WriteSet writes;
+  RETURN_IF_ERROR(ReadRows(store_, kOutputRows, [&](absl::string_view key, absl::string_view) {
+    const auto name = ParseOutputFileId(key.substr(kOutputRows.size()));
+    const bool gone = !name.has_value() || !dispatcher_.FindJob(name->job_id).ok();
+    if (gone) writes.Delete(Family::kFiles, std::string(key));
+    return absl::OkStatus();
+  }));
+  return writes.empty() ? absl::OkStatus() : store_.Commit(std::move(writes));
+}
+
 absl::Status OutputFiles::Delete(const OutputFileName& name) {
   MutexLock lock(&measure_mutex_);
   v1::OutputFileRecord record;

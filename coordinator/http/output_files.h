@@ -55,6 +55,9 @@ class OutputFiles {
   // Hides it for good; the job keeps its lines.
   absl::Status Delete(const OutputFileName& name);
 
+  // Forgets the outputs of jobs that are not there any more.
+  absl::Status Sweep();
+
  private:
   absl::StatusOr<v1::OutputFileRecord> Count(const OutputFileName& name) const;
   absl::Status Write(const OutputFileName& name, const v1::OutputFileRecord& record);

@@ -18,6 +18,7 @@ inline constexpr absl::string_view kFileRows = "file/";                // FileRe
 inline constexpr absl::string_view kOutputRows = "output/";            // OutputFileRecord
 inline constexpr absl::string_view kBatchRows = "batch/";              // BatchRecord
 inline constexpr absl::string_view kBatchErrorRows = "batch-errors/";  // BatchErrors
+inline constexpr absl::string_view kUploadRows = "upload/";            // UploadRecord
 
 std::string RowKey(absl::string_view kind, absl::string_view id);
 

@@ -19,12 +19,9 @@ namespace {
 
 constexpr std::array<absl::string_view, 6> kPurposes = {"assistants", "batch",     "fine-tune",
                                                         "vision",     "user_data", "evals"};
-constexpr int64_t kLifetimeMin = 3600;
-constexpr int64_t kLifetimeMax = 2'592'000;
 // A first line up to this long is looked at when it is uploaded; longer ones when a batch is made.
 constexpr size_t kBeginningBytes = size_t{64} << 10;
 constexpr int64_t kLookBytes = int64_t{16} << 20;
-constexpr char kInvalidFormat[] = "Invalid file format for Batch API. Must be .jsonl";
 
 HttpReply Missing(absl::string_view name) {
   return BadParameter(name, "missing_required_parameter",
@@ -32,6 +29,20 @@ HttpReply Missing(absl::string_view name) {
 }
 
 }  // namespace
+
+bool IsFilePurpose(absl::string_view purpose) {
+  return std::find(kPurposes.begin(), kPurposes.end(), purpose) != kPurposes.end();
+}
+
+HttpReply UnknownPurpose() {
+  return BadParameter("purpose", "invalid_value",
+                      "Invalid 'purpose': supported values are 'assistants', 'batch', "
+                      "'fine-tune', 'vision', 'user_data' and 'evals'.");
+}
+
+int64_t FileLifetime(absl::string_view purpose, int64_t seconds) {
+  return seconds == 0 && purpose == "batch" ? kOutputLifetimeSeconds : seconds;
+}
 
 MultipartParser::Handlers UploadForm::Handlers() {
   return {[this](const PartHead& head) { return BeginPart(head); },
@@ -90,10 +101,10 @@ bool UploadForm::ReadLifetime(int64_t* seconds, HttpReply* refusal) const {
     return false;
   }
   if (length == fields_.end() || !absl::SimpleAtoi(length->second, seconds) ||
-      *seconds < kLifetimeMin || *seconds > kLifetimeMax) {
+      *seconds < kFileLifetimeMin || *seconds > kFileLifetimeMax) {
     *refusal = BadParameter("expires_after.seconds", "invalid_value",
                             absl::StrCat("Invalid 'expires_after.seconds': expected a number from ",
-                                         kLifetimeMin, " to ", kLifetimeMax, "."));
+                                         kFileLifetimeMin, " to ", kFileLifetimeMax, "."));
     return false;
   }
   return true;
@@ -115,18 +126,14 @@ HttpReply UploadForm::Finish() {
   if (file_ == nullptr) return Missing("file");
   const auto purpose = fields_.find("purpose");
   if (purpose == fields_.end()) return Missing("purpose");
-  if (std::find(kPurposes.begin(), kPurposes.end(), purpose->second) == kPurposes.end()) {
-    return BadParameter("purpose", "invalid_value",
-                        "Invalid 'purpose': supported values are 'assistants', 'batch', "
-                        "'fine-tune', 'vision', 'user_data' and 'evals'.");
-  }
+  if (!IsFilePurpose(purpose->second)) return UnknownPurpose();
   int64_t lifetime = 0;
   HttpReply refusal;
   if (!ReadLifetime(&lifetime, &refusal)) return refusal;
-  if (purpose->second == "batch") {
-    if (!LooksLikeJsonLines()) return BadParameter("", "", kInvalidFormat);
-    if (lifetime == 0) lifetime = kOutputLifetimeSeconds;
+  if (purpose->second == "batch" && !LooksLikeJsonLines()) {
+    return BadParameter("", "", kInvalidBatchFormat);
   }
+  lifetime = FileLifetime(purpose->second, lifetime);
   const absl::StatusOr<v1::FileRecord> record = file_->Finish(filename_, purpose->second, lifetime);
   return record.ok() ? JsonReply(FileObject(*record)) : ErrorReply(record.status());
 }

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "coordinator/http/file_table.h"
 #include "coordinator/http/http_message.h"
 #include "coordinator/http/multipart.h"
@@ -20,6 +21,18 @@ namespace nightshift {
 
 // Of a field that is not the file; more is refused.
 inline constexpr size_t kFieldBytesMax = size_t{4} << 10;
+
+// Seconds that a client may give a file to live.
+inline constexpr int64_t kFileLifetimeMin = 3600;
+inline constexpr int64_t kFileLifetimeMax = 2'592'000;
+inline constexpr char kInvalidBatchFormat[] = "Invalid file format for Batch API. Must be .jsonl";
+// Of a part of a file that is not whole yet: nobody can ask for it, and no list shows it.
+inline constexpr char kUploadPartPurpose[] = "upload.part";
+
+bool IsFilePurpose(absl::string_view purpose);
+HttpReply UnknownPurpose();
+// What a file of this purpose gets when its client chose `seconds`, 0 for no choice: 0 is for ever.
+int64_t FileLifetime(absl::string_view purpose, int64_t seconds);
 
 class UploadForm {
  public:

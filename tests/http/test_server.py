@@ -15,7 +15,7 @@ from nightshift_testing import run  # noqa: E402
 class Routes(ApiCase):
     def test_routes_that_are_not_there(self):
         for method, path in (("GET", "/"), ("GET", "/v1"), ("GET", "/v1/"), ("GET", "/v1/nothing"),
-                             ("POST", "/v1/uploads"), ("GET", "/v1/files/x/y"), ("POST", "/v1/chat/completions"),
+                             ("POST", "/v1/uploads/x/y"), ("GET", "/v1/files/x/y"), ("POST", "/v1/chat/completions"),
                              ("GET", "/v1/batches/x/lines"), ("PUT", "/x"), ("PATCH", "/x"), ("DELETE", "/x"),
                              ("OPTIONS", "/v1/x"), ("GET", "/" + "x" * 600), ("GET", "/v1/%00")):
             reply = self.call(method, path, body=b"{}" if method in ("POST", "PUT", "PATCH") else None)

@@ -1,5 +1,6 @@
 """Uploads, good and awkward: the right status in the right envelope, and nothing left on disk."""
 import gzip
+import hashlib
 import json
 import os
 import socket
@@ -101,6 +102,74 @@ class GoodUploads(ApiCase):
         self.start_coordinator()
         self.assertEqual(self.content(file).body, GOOD.encode())
         self.assertEqual(self.files_on_disk(), [file, "notes.txt"])
+
+
+class Parts(ApiCase):
+    def post(self, path, **fields):
+        return self.call("POST", path, json.dumps(fields), {"Content-Type": "application/json"})
+
+    def begin(self, content, **fields):
+        reply = self.post("/v1/uploads", **{"bytes": len(content), "filename": "in.jsonl", "mime_type": "text/jsonl",
+                                            "purpose": "batch", **fields})
+        self.assertEqual(reply.status, 200, reply.body)
+        upload = reply.json
+        self.assertEqual((upload["object"], upload["status"], upload["file"], upload["bytes"]),
+                         ("upload", "pending", None, len(content)))
+        self.assertEqual(upload["expires_at"], upload["created_at"] + 3600)
+        return upload["id"]
+
+    def part(self, upload, content):
+        body, kind = form([("data", "blob", content)])
+        reply = self.call("POST", f"/v1/uploads/{upload}/parts", body, {"Content-Type": kind})
+        if reply.status == 200:
+            self.assertEqual((reply.json["object"], reply.json["upload_id"]), ("upload.part", upload))
+            return reply.json["id"]
+        return reply
+
+    def test_parts_out_of_order_make_the_file(self):
+        content = requests(300).encode()
+        cuts = [0, 1000, 1001, 20_000, len(content)]
+        pieces = [content[a:b] for a, b in zip(cuts, cuts[1:])]
+        upload = self.begin(content)
+        ids = {i: self.part(upload, pieces[i]) for i in (2, 0, 3, 1)}
+        self.assertEqual(self.call("GET", "/v1/files").json["data"], [])
+        for i in ids:
+            self.assertEqual(self.call("GET", f"/v1/files/{ids[i].replace('part_', 'file-')}").status, 404)
+        reply = self.post(f"/v1/uploads/{upload}/complete", part_ids=[ids[i] for i in range(4)],
+                          md5=hashlib.md5(content).hexdigest())
+        self.assertEqual((reply.status, reply.json["status"]), (200, "completed"), reply.body)
+        file = reply.json["file"]
+        self.assertEqual((file["bytes"], file["purpose"], file["filename"]), (len(content), "batch", "in.jsonl"))
+        self.assertEqual(self.content(file["id"]).body, content)
+        self.assertEqual(self.files_on_disk(), [file["id"]])
+        self.assertEqual(self.until(self.created(file["id"]), "in_progress")["request_counts"]["total"], 300)
+        for path, fields in (("complete", {"part_ids": []}), ("cancel", {})):
+            self.assertEqual(self.post(f"/v1/uploads/{upload}/{path}", **fields).status, 409)
+        self.assertEqual(self.part(upload, b"x").status, 409)
+
+    # No file comes of it, and another try may still succeed.
+    def test_what_does_not_add_up_is_refused(self):
+        content = requests(10).encode()
+        upload, other = self.begin(content), self.begin(content)
+        first, second, foreign = self.part(upload, content[:100]), self.part(upload, content[100:]), self.part(other, content)
+        for fields in ({"part_ids": [first]}, {"part_ids": [first, second], "md5": "0" * 32}, {"part_ids": [foreign]},
+                       {"part_ids": [first, first]}, {"part_ids": ["part_none"]}, {"part_ids": "x"}, {}):
+            reply = self.post(f"/v1/uploads/{upload}/complete", **fields)
+            self.assertEqual((reply.status, reply.error["type"]), (400, "invalid_request_error"), fields)
+        self.assertEqual(self.call("GET", "/v1/files").json["data"], [])
+        self.assertEqual(self.post(f"/v1/uploads/{upload}/complete", part_ids=[first, second]).status, 200)
+        self.assertEqual(self.post(f"/v1/uploads/{other}/cancel").json["status"], "cancelled")
+        self.assertEqual(self.post("/v1/uploads/upload_none/cancel").status, 404)
+        for field in ("filename", "purpose", "mime_type", "bytes"):
+            reply = self.post("/v1/uploads", **{k: v for k, v in {"bytes": 1, "filename": "a.jsonl", "mime_type": "x",
+                                                                  "purpose": "batch"}.items() if k != field})
+            self.assertEqual((reply.status, reply.error["param"]), (400, field))
+
+    def test_a_part_has_a_limit(self):
+        upload = self.begin(b"x")
+        reply = self.part(upload, b"x" * ((64 << 20) + 1))
+        self.assertEqual((reply.status, reply.error["type"]), (413, "invalid_request_error"))
+        self.assertEqual(self.files_on_disk(), [])
 
 
 class AwkwardUploads(ApiCase):

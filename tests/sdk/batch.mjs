@@ -52,6 +52,21 @@ assert.equal(streamed.bytes, lines[0].length);
 assert.equal((await client.files.retrieve(input.id)).bytes, lines.join("\n").length + 1);
 assert.equal(await (await client.files.content(input.id)).text(), lines.join("\n") + "\n");
 
+// The same in two parts, the second one first.
+const whole = Buffer.from(lines.join("\n") + "\n");
+const upload = await client.uploads.create({
+  bytes: whole.length, filename: "parts.jsonl", mime_type: "text/jsonl", purpose: "batch",
+});
+const second = await client.uploads.parts.create(upload.id, { data: await toFile(whole.subarray(999), "blob") });
+const first = await client.uploads.parts.create(upload.id, { data: await toFile(whole.subarray(0, 999), "blob") });
+const joinedFile = (await client.uploads.complete(upload.id, { part_ids: [first.id, second.id] })).file;
+assert.equal(await (await client.files.content(joinedFile.id)).text(), whole.toString());
+await client.files.delete(joinedFile.id);
+const dropped = await client.uploads.create({
+  bytes: 1, filename: "no.jsonl", mime_type: "text/jsonl", purpose: "batch",
+});
+assert.equal((await client.uploads.cancel(dropped.id)).status, "cancelled");
+
 // Create, poll, download, join by custom_id.
 const created = await client.batches.create({
   input_file_id: input.id,

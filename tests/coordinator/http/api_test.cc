@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -123,6 +124,42 @@ TEST_F(ApiTest, ARepeatedCreationIsTheSameBatchForTenMinutes) {
   EXPECT_EQ(id(Call("POST", "/v1/batches", body, retry)), id(first));
   world_.clock().Advance(absl::Seconds(1));
   EXPECT_NE(id(Call("POST", "/v1/batches", body, retry)), id(first));
+}
+
+// What is kept beside a job goes with it.
+TEST_F(ApiTest, ADeletedJobLeavesNothing) {
+  const JobNumber job = world_.SubmitJob(3);
+  ASSERT_TRUE(world_.FinishAll().ok());
+  const std::string id = world_.Status(job).id();
+  const OutputFileName name = {id, false, 1};
+  ASSERT_TRUE(outputs_.Measure(name).ok());
+  ASSERT_TRUE(api_->Sweep().ok());
+  EXPECT_TRUE(outputs_.Known(name).ok());
+  ASSERT_TRUE(world_.Control(job, JobCommand::Kind::kDelete).ok());
+  EXPECT_EQ(Call("GET", absl::StrCat("/v1/files/", OutputFileId(name))).status, 404);
+  ASSERT_TRUE(api_->Sweep().ok());
+  EXPECT_TRUE(absl::IsNotFound(outputs_.Known(name).status()));
+}
+
+TEST_F(ApiTest, AnUploadThatIsNeverCompletedGoesByItself) {
+  const HttpReply made =
+      Call("POST", "/v1/uploads",
+           R"({"bytes":1,"filename":"a.jsonl","mime_type":"text/jsonl","purpose":"batch"})");
+  ASSERT_EQ(made.status, 200) << made.body;
+  const std::string id = made.body.substr(7, made.body.find('"', 7) - 7);
+  const std::string path = absl::StrCat("/v1/uploads/", id);
+  const HttpFields type = {{"content-type", "multipart/form-data; boundary=B"}};
+  const std::string form =
+      "--B\r\nContent-Disposition: form-data; name=\"data\"\r\n\r\nx\r\n--B--\r\n";
+  EXPECT_EQ(Call("POST", absl::StrCat(path, "/parts"), form, type).status, 200);
+  world_.clock().Advance(kUploadLifetime);
+  EXPECT_EQ(Call("POST", absl::StrCat(path, "/parts"), form, type).status, 409);
+  ASSERT_TRUE(api_->Sweep().ok());
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "files"));
+  EXPECT_EQ(Call("POST", absl::StrCat(path, "/cancel")).status, 409);
+  world_.clock().Advance(kUploadMemory + absl::Seconds(1));
+  ASSERT_TRUE(api_->Sweep().ok());
+  EXPECT_EQ(Call("POST", absl::StrCat(path, "/cancel")).status, 404);
 }
 
 // A full disk is told to those who bring work, not to those who ask for theirs.
