@@ -91,7 +91,9 @@ absl::StatusOr<v1::RequestRecord> LeaseReader::Read(const Grant& grant, size_t i
   const bool have_iterator = iterator_ != nullptr && iterator_at_.job == id.job;
   if (have_iterator || StartsRun(grant, item)) {
     if (!have_iterator) {
-      iterator_ = store_.Scan(Family::kRequests, key, JobKey(id.job + 1));
+      // From the job's first row on: what came back goes out before what lies further ahead.
+      iterator_ = store_.Scan(Family::kRequests, JobKey(id.job), JobKey(id.job + 1));
+      iterator_->Seek(key);
       iterator_at_ = id;
     }
     return ReadByIterator(id, key);

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "coordinator/lease_reader.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "storage/keys.h"
@@ -163,6 +164,28 @@ TEST_F(GrantLoopTest, RequestsGoOutInOrderWholeAndBehindADurableFrontier) {
     }
   }
   EXPECT_EQ(stream->beyond_frontier(), 0);
+}
+
+// What came back or goes out with caution is not where the rest is.
+TEST_F(GrantLoopTest, RequestsAreReadInAnyOrder) {
+  const JobNumber job = world_.SubmitJob(40);
+  LeaseReader reader(*store_, world_.dispatcher(), {100, kLeaseBytesMax});
+  Grant grant;
+  for (const uint64_t index : {30u, 31u, 33u, 2u, 3u, 4u, 5u, 25u, 1u}) {
+    grant.items.push_back({{job, index}, 0, 1});
+  }
+  v1::Lease lease;
+  size_t bytes = 0;
+  std::vector<LeaseReader::Unreadable> unreadable;
+  EXPECT_EQ(reader.Fill(grant, 0, &lease, &bytes, &unreadable), grant.items.size());
+  EXPECT_TRUE(unreadable.empty());
+  ASSERT_EQ(lease.requests_size(), 9);
+  for (int i = 0; i < lease.requests_size(); ++i) {
+    const uint64_t index = grant.items[static_cast<size_t>(i)].id.index;
+    EXPECT_EQ(lease.requests(i).key().index(), index);
+    EXPECT_EQ(lease.requests(i).custom_id(), absl::StrCat("r-", index));
+  }
+  reader.End();
 }
 
 TEST_F(GrantLoopTest, LargeRequestGoesAloneAndSmallOnesShareAMessage) {
