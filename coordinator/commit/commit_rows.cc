@@ -12,20 +12,23 @@
 namespace nightshift {
 namespace {
 
-absl::Status AddOutcomeRows(ResultDecision& decision, v1::AttemptResult& result,
+// `body` is empty when there is none.
+absl::Status AddOutcomeRows(ResultDecision& decision, const std::string& body,
                             ProgressLedger& ledger, WriteSet& writes) {
   std::string key = RequestRowKey(decision.id.job, decision.id.index);
   RETURN_IF_ERROR(ledger.Add(decision.id.job, decision.id.index, decision.outcome));
-  decision.outcome.set_body_size(static_cast<int64_t>(result.body().size()));
-  if (!result.body().empty()) {
-    writes.Put(Family::kResponses, key, EncodeBytes(key, result.body()));
-    // The batch may hold megabytes: free each answer as soon as its row has it.
-    std::string().swap(*result.mutable_body());
-  }
+  decision.outcome.set_body_size(static_cast<int64_t>(body.size()));
+  if (!body.empty()) writes.Put(Family::kResponses, key, EncodeBytes(key, body));
   if (decision.delete_attempts_row) writes.Delete(Family::kAttempts, key);
   std::string value = EncodeRecord(key, decision.outcome);
   writes.Put(Family::kOutcomes, std::move(key), std::move(value));
   return absl::OkStatus();
+}
+
+void AddAttemptRow(const ResultDecision& decision, WriteSet& writes) {
+  std::string key = RequestRowKey(decision.id.job, decision.id.index);
+  std::string value = EncodeRecord(key, decision.attempts);
+  writes.Put(Family::kAttempts, std::move(key), std::move(value));
 }
 
 void AddAll(const WriteSet& from, WriteSet& to) {
@@ -53,18 +56,26 @@ absl::Status AddCommitRows(CommitPlan& plan, absl::Span<ResultEvent> results,
   for (size_t i = 0; i < results.size(); ++i) {
     ResultDecision& decision = plan.decisions[i];
     switch (decision.kind) {
-      case ResultDecision::Kind::kRecord:
-        RETURN_IF_ERROR(AddOutcomeRows(decision, results[i].result, ledger, writes));
-        break;
-      case ResultDecision::Kind::kRetry: {
-        std::string key = RequestRowKey(decision.id.job, decision.id.index);
-        std::string value = EncodeRecord(key, decision.attempts);
-        writes.Put(Family::kAttempts, std::move(key), std::move(value));
+      case ResultDecision::Kind::kRecord: {
+        std::string& body = *results[i].result.mutable_body();
+        RETURN_IF_ERROR(AddOutcomeRows(decision, body, ledger, writes));
+        // The batch may hold megabytes: free each answer as soon as its row has it.
+        std::string().swap(body);
         break;
       }
+      case ResultDecision::Kind::kRetry:
+        AddAttemptRow(decision, writes);
+        break;
       case ResultDecision::Kind::kDuplicate:
       case ResultDecision::Kind::kDrop:
         break;
+    }
+  }
+  for (ResultDecision& loss : plan.losses) {
+    if (loss.kind == ResultDecision::Kind::kRecord) {
+      RETURN_IF_ERROR(AddOutcomeRows(loss, "", ledger, writes));
+    } else {
+      AddAttemptRow(loss, writes);
     }
   }
   for (const CommitPlan::JobWrite& job : plan.job_writes) {

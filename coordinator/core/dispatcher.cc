@@ -36,7 +36,16 @@ void Dispatcher::Impl::SetInternalWork(JobNumber job, bool waits) {
   } else {
     internal_work.erase(job);
   }
-  has_internal_work = !internal_work.empty();
+  has_internal_work = !internal_work.empty() || !lost.empty();
+}
+
+void Dispatcher::Impl::SetLost(WorkerNumber worker, bool is_lost) {
+  if (is_lost) {
+    lost.insert(worker);
+  } else {
+    lost.erase(worker);
+  }
+  has_internal_work = !internal_work.empty() || !lost.empty();
 }
 
 void Dispatcher::Impl::Load(std::vector<LoadedJob> loaded, MonotonicTime now) {
@@ -61,10 +70,11 @@ void Dispatcher::Impl::Load(std::vector<LoadedJob> loaded, MonotonicTime now) {
       made->queue = std::make_unique<PendingQueue>(
           static_cast<uint64_t>(made->record.total()), from.finished_bitmaps,
           static_cast<uint64_t>(made->record.lease_frontier()), holes_open_at);
-      made->queue->Advance(now);
       for (const auto& [index, attempts] : from.attempts) {
         made->attempts[index] = {attempts.charged(), attempts.lost_workers()};
+        made->queue->SetCaution(index, CautionFor(attempts.lost_workers()));
       }
+      made->queue->Advance(now);
       if (static_cast<int64_t>(made->queue->finished()) !=
           made->sums.succeeded() + made->sums.failed()) {
         LogError("job ", made->record.id(), ": the store says ", made->queue->finished(),

@@ -1,8 +1,8 @@
 // The coordinator's memory and the order of its steps: which jobs there are, what of them is
 // finished, who holds what, and what goes out next. It owns the one lock of the core; decisions
 // are made in the pure files beside it (job_state, pending_queue, lease_table, worker_registry,
-// batch_sizer, fair_share, retry_policy). It does no I/O and asks no clock: `now` is an argument,
-// and what must be written or sent is returned to the caller.
+// batch_sizer, fair_share, retry_policy, poison). It does no I/O and asks no clock: `now` is an
+// argument, and what must be written or sent is returned to the caller.
 //
 // Thread-safe. Nothing slow happens under its lock.
 //
@@ -35,7 +35,8 @@
 namespace nightshift {
 
 struct DispatcherOptions {
-  // A worker that has been silent for this long loses its leases.
+  // A worker that has been silent for this long loses its leases (later while it tries a request
+  // that may have killed others; see poison.h).
   absl::Duration lease_ttl = absl::Seconds(30);
   // One whose stream has ended comes back within two seconds if it lives and the network does: its
   // requests are with others after this and a second of looking. Longer: dead workers cost more
@@ -141,6 +142,8 @@ struct ResultEvent {
 struct CommitPlan {
   // One per result given to Prepare, same order.
   std::vector<ResultDecision> decisions;
+  // Of requests that lost workers held: kRetry, or kRecord without an answer.
+  std::vector<ResultDecision> losses;
   // Job rows to write in the same commit, whole.
   struct JobWrite {
     JobNumber job = 0;
@@ -178,7 +181,8 @@ class Dispatcher {
   void OnDrain(WorkerNumber worker, const v1::Drain& drain, MonotonicTime now);
   void OnStreamClosed(WorkerNumber worker, MonotonicTime now);
   // Lapses the leases of workers that have been silent for lease_ttl, or without a stream for
-  // reconnect_grace. Call every second.
+  // reconnect_grace: the next commit says what becomes of the requests (HasInternalWork). Call
+  // every second.
   void Tick(MonotonicTime now);
 
   // --- leases ----------------------------------------------------------------------------------
@@ -204,8 +208,9 @@ class Dispatcher {
   // the committer's.
   std::vector<Outgoing> Apply(const CommitPlan& plan, MonotonicTime now, absl::Time wall);
   // Whether a state change waits that no result or command asks for (the end of a cancellation,
-  // what a crash interrupted). Run another round, with nothing if need be: every Prepare takes it
-  // up. Cheap; the wake-up is called when it becomes true. Look after Load, too.
+  // what a crash interrupted, what a lost worker held). Run another round, with nothing if need be:
+  // every Prepare takes it up. Cheap; the wake-up is called when it becomes true. Look after Load,
+  // too.
   bool HasInternalWork() const;
 
   // --- what people see -------------------------------------------------------------------------

@@ -4,12 +4,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/log.h"
 #include "coordinator/core/dispatcher_impl.h"
 #include "coordinator/core/job_state.h"
 #include "coordinator/core/outcome.h"
 #include "coordinator/core/retry_policy.h"
 
 namespace nightshift {
+namespace {
+
+// Rows that one commit writes for requests whose worker is lost; the rest waits for the next.
+constexpr size_t kLossesPerCommitMax = 16384;
+
+}  // namespace
 
 JobDraft* Dispatcher::Impl::Draft(Job* job) {
   const auto it = outstanding.drafts.find(job->number);
@@ -79,15 +86,70 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
     FillOutcome(result, outcome, counted, worker == nullptr ? "" : worker->name,
                 job->record.created_at_ms(), wall, &decision.outcome);
     decision.delete_attempts_row = has_row;
-    AddToSums(decision.outcome, &draft->sums);
-    ++draft->finished;
-    ++(outcome == v1::OUTCOME_SUCCEEDED ? draft->sampled_succeeded : draft->sampled_failed);
+    CountOutcome(decision.outcome, draft);
   }
   if (lease != nullptr) {
     if (!holds) outstanding.superseded.push_back({lease->worker, decision.id});
     leases.Remove(decision.id);
   }
   job->queue->BeginCommit(index, state);
+  return decision;
+}
+
+void Dispatcher::Impl::CountOutcome(const v1::OutcomeRecord& outcome, JobDraft* draft) {
+  AddToSums(outcome, &draft->sums);
+  ++draft->finished;
+  ++(outcome.kind() == v1::OUTCOME_SUCCEEDED ? draft->sampled_succeeded : draft->sampled_failed);
+}
+
+void Dispatcher::Impl::DecideLosses(CommitPlan* plan, absl::Time wall) {
+  const std::set<WorkerNumber> gone = lost;
+  for (const WorkerNumber number : gone) {
+    const Worker* worker = workers.Find(number);
+    const bool together = worker != nullptr && LostTogether(*worker);
+    for (const RequestId& id : leases.HeldBy(number)) {
+      if (plan->losses.size() >= kLossesPerCommitMax) return;
+      plan->losses.push_back(DecideLoss(id, worker, together, wall));
+      outstanding.lost_with.push_back(number);
+    }
+    SetLost(number, false);
+  }
+}
+
+ResultDecision Dispatcher::Impl::DecideLoss(const RequestId& id, const Worker* worker,
+                                            bool together, absl::Time wall) {
+  Job* job = jobs.Find(id.job);
+  const auto known = job->attempts.find(id.index);
+  const bool has_row = known != job->attempts.end();
+  const RequestAttempts before = has_row ? known->second : RequestAttempts{};
+  const std::string name = worker == nullptr ? "" : worker->name;
+  ResultDecision decision;
+  decision.id = id;
+  JobDraft* draft = Draft(job);
+  if (IsConvicted(before.lost_workers, worker != nullptr && worker->gone_on_trial, together)) {
+    decision.kind = ResultDecision::Kind::kRecord;
+    decision.delete_attempts_row = has_row;
+    v1::AttemptResult result;
+    result.set_backend(worker->backends[leases.Find(id)->backend].name);
+    result.set_error_class(v1::ERROR_CLASS_WORKER_CRASHED);
+    result.set_error_message(absl::StrCat(
+        before.lost_workers + 1, " workers died while they held this request, the last (", name,
+        ") while it held nothing else: it is not tried again, so that it takes "
+        "no more of them down"));
+    FillOutcome(result, v1::OUTCOME_FAILED, before.charged + before.lost_workers + 1, name,
+                job->record.created_at_ms(), wall, &decision.outcome);
+    CountOutcome(decision.outcome, draft);
+    LogError("request ", id.index, " of job ", job->record.id(),
+             " has failed: ", result.error_message());
+  } else {
+    decision.kind = ResultDecision::Kind::kRetry;
+    decision.attempts.set_charged(before.charged);
+    decision.attempts.set_lost_workers(before.lost_workers + 1);
+    decision.attempts.set_last_class(v1::ERROR_CLASS_WORKER_CRASHED);
+    decision.attempts.set_last_error(absl::StrCat("worker ", name, " died while it held it"));
+  }
+  leases.Remove(id);
+  job->queue->BeginCommit(id.index, RequestState::kLeased);
   return decision;
 }
 
@@ -160,12 +222,18 @@ CommitPlan Dispatcher::Impl::Prepare(absl::Span<const ResultEvent> results,
       if ((event.result.kind() == v1::AttemptResult::RETRY) != retries) continue;
       if (event.worker != heard) {
         heard = event.worker;
-        if (Worker* worker = workers.Find(heard); worker != nullptr) workers.Heard(worker, now);
+        if (Worker* worker = workers.Find(heard); worker != nullptr) {
+          const WorkerState before = worker->state;
+          workers.Heard(worker, now);
+          NoteAlive(worker, before);
+        }
       }
       plan.decisions[i] = Decide(event, now, wall, &outstanding.retry_due[i]);
       if (plan.decisions[i].kind == ResultDecision::Kind::kDuplicate) ++duplicate_results;
     }
   }
+  // What arrived before its worker was lost counts for more than the loss.
+  DecideLosses(&plan, wall);
   // What the answers have ended has ended before the commands are looked at: a cancellation that
   // comes with the last answer is too late.
   for (auto& [number, draft] : outstanding.drafts) CompleteIfDone(&draft, wall);
@@ -193,7 +261,7 @@ CommitPlan Dispatcher::Impl::Prepare(absl::Span<const ResultEvent> results,
   }
   // A plan without anything to write need not be applied (a duplicate, a pause of a paused job).
   plan_outstanding =
-      !plan.job_writes.empty() ||
+      !plan.job_writes.empty() || !plan.losses.empty() ||
       std::any_of(plan.decisions.begin(), plan.decisions.end(), [](const auto& d) {
         return d.kind == ResultDecision::Kind::kRecord || d.kind == ResultDecision::Kind::kRetry;
       });
@@ -218,9 +286,22 @@ void Dispatcher::Impl::ApplyDecision(const ResultDecision& decision, MonotonicTi
   } else if (decision.kind == ResultDecision::Kind::kRetry) {
     Job* job = jobs.Find(decision.id.job);
     job->queue->RetryAt(decision.id.index, due);
-    job->attempts[decision.id.index] = {decision.attempts.charged(),
-                                        decision.attempts.lost_workers()};
+    job->attempts[decision.id.index].charged = decision.attempts.charged();
   }
+}
+
+void Dispatcher::Impl::ApplyLoss(const ResultDecision& decision, WorkerNumber worker,
+                                 MonotonicTime now) {
+  if (decision.kind == ResultDecision::Kind::kRetry) {
+    Job* job = jobs.Find(decision.id.job);
+    RequestAttempts& attempts = job->attempts[decision.id.index];
+    attempts.lost_workers = decision.attempts.lost_workers();
+    attempts.lost_with = worker;
+    job->queue->SetCaution(decision.id.index, CautionFor(attempts.lost_workers));
+  }
+  ApplyDecision(decision, now, now);
+  // Its next attempt is due at once.
+  jobs.Find(decision.id.job)->queue->Advance(now);
 }
 
 void Dispatcher::Impl::ApplyOpening(const JobCommand& command, MonotonicTime now) {
@@ -295,6 +376,11 @@ std::vector<Outgoing> Dispatcher::Impl::Apply(const CommitPlan& plan, MonotonicT
                    "this is not the plan that was prepared last");
   for (size_t i = 0; i < plan.decisions.size(); ++i) {
     ApplyDecision(plan.decisions[i], outstanding.retry_due[i], now);
+  }
+  NIGHTSHIFT_CHECK(plan.losses.size() == outstanding.lost_with.size(),
+                   "this is not the plan that was prepared last");
+  for (size_t i = 0; i < plan.losses.size(); ++i) {
+    ApplyLoss(plan.losses[i], outstanding.lost_with[i], now);
   }
   for (const JobCommand& command : plan.commands) ApplyOpening(command, now);
   std::map<WorkerNumber, std::vector<RequestId>> given_up;

@@ -1,5 +1,6 @@
 // What goes out now: who wants how much (batch_sizer), from which jobs (fair_share).
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "coordinator/core/batch_sizer.h"
@@ -12,7 +13,9 @@ namespace nightshift {
 // A job with requests that could go out now.
 struct Dispatcher::Impl::Source {
   Job* job;
-  ShareCandidate share;
+  ShareCandidate share;  // `available`: ordinary ones
+  int64_t suspects;
+  int64_t accused;
   bool granted = false;
 };
 
@@ -41,11 +44,15 @@ std::vector<Dispatcher::Impl::Source> Dispatcher::Impl::FindSources(
     job->queue->Advance(now);
     *next_due = std::min(*next_due, job->queue->NextDue());
     rest += job->unfinished();
-    const auto available = static_cast<int64_t>(job->queue->available());
-    if (available == 0) continue;
+    if (job->queue->available() == 0) continue;
+    const auto available = [job](Caution caution) {
+      return static_cast<int64_t>(job->queue->available(caution));
+    };
     sources.push_back({job,
                        {job->record.options().priority(),
-                        static_cast<int64_t>(job->queue->leased()), available}});
+                        static_cast<int64_t>(job->queue->leased()), available(Caution::kOrdinary)},
+                       available(Caution::kSuspect),
+                       available(Caution::kAccused)});
   }
   return sources;
 }
@@ -100,15 +107,48 @@ std::vector<Dispatcher::Impl::Taker> Dispatcher::Impl::FindTakers(
   return takers;
 }
 
+void Dispatcher::Impl::AddToGrant(const Taker& taker, Source* source, int64_t count,
+                                  Caution caution, Grant* grant, MonotonicTime now) {
+  if (count == 0) return;
+  if (grant->lease_id == 0) grant->lease_id = ++last_lease_id;
+  Job* job = source->job;
+  std::vector<uint64_t> indexes;
+  job->queue->Take(count, &indexes, caution);
+  for (const uint64_t index : indexes) {
+    const RequestId id{job->number, index};
+    const int32_t attempt = ChargedAttempts(*job, index);
+    leases.Add(id, Lease{grant->worker, taker.place, grant->lease_id, attempt, caution});
+    grant->items.push_back({id, attempt, job->record.run()});
+  }
+  job->rate.Start(now);
+  source->granted = true;
+  source->share.in_flight += count;
+  switch (caution) {
+    case Caution::kOrdinary:
+      source->share.available -= count;
+      break;
+    case Caution::kSuspect:
+      source->suspects -= count;
+      break;
+    case Caution::kAccused:
+      source->accused -= count;
+      break;
+  }
+}
+
 Grant Dispatcher::Impl::MakeGrant(const Taker& taker, int64_t count, std::vector<Source>* sources,
                                   MonotonicTime now) {
+  int64_t suspects_left = std::max<int64_t>(
+      0, kSuspectsPerWorker - leases.CountOf(taker.worker->number, Caution::kSuspect));
   std::vector<Source*> from;
   std::vector<ShareCandidate> candidates;
   for (Source& source : *sources) {
-    if (source.share.available > 0 &&
+    ShareCandidate share = source.share;
+    share.available += std::min(source.suspects, suspects_left);
+    if (share.available > 0 &&
         workers.Serves(&taker.backend(), model_sets, source.job->model_set)) {
       from.push_back(&source);
-      candidates.push_back(source.share);
+      candidates.push_back(share);
     }
   }
   const std::vector<int64_t> shares = DivideGrant(count, candidates);
@@ -116,26 +156,91 @@ Grant Dispatcher::Impl::MakeGrant(const Taker& taker, int64_t count, std::vector
   Grant grant;
   grant.worker = taker.worker->number;
   grant.backend = taker.backend().name;
-  std::vector<uint64_t> indexes;
   for (size_t i = 0; i < from.size(); ++i) {
-    if (shares[i] == 0) continue;
-    if (grant.lease_id == 0) grant.lease_id = ++last_lease_id;
-    Source& source = *from[i];
-    Job* job = source.job;
-    indexes.clear();
-    job->queue->Take(shares[i], &indexes);
-    for (const uint64_t index : indexes) {
-      const RequestId id{job->number, index};
-      const int32_t attempt = ChargedAttempts(*job, index);
-      leases.Add(id, Lease{grant.worker, taker.place, grant.lease_id, attempt});
-      grant.items.push_back({id, attempt, job->record.run()});
-    }
-    job->rate.Start(now);
-    source.granted = true;
-    source.share.available -= shares[i];
-    source.share.in_flight += shares[i];
+    Source* source = from[i];
+    const int64_t suspects = std::min({shares[i], source->suspects, suspects_left});
+    suspects_left -= suspects;
+    AddToGrant(taker, source, suspects, Caution::kSuspect, &grant, now);
+    // Less than its share when another job has had the room for suspects: the next plan makes up.
+    AddToGrant(taker, source, std::min(shares[i] - suspects, source->share.available),
+               Caution::kOrdinary, &grant, now);
   }
   return grant;
+}
+
+// Who may try accused requests now.
+struct Dispatcher::Impl::Trials {
+  int64_t more = 0;            // beside those under way
+  WorkerNumber kept_free = 0;  // gets nothing, so that it can try one when it holds nothing
+};
+
+Dispatcher::Impl::Trials Dispatcher::Impl::PlanTrials(const std::vector<Source>& sources,
+                                                      const std::vector<Taker>& takers,
+                                                      MonotonicTime now) const {
+  Trials trials;
+  bool accused = false;
+  bool other_work = false;
+  for (const Source& source : sources) {
+    accused |= source.accused > 0;
+    other_work |= source.share.available + source.suspects > 0;
+  }
+  if (!accused) return trials;
+  int64_t connected = 0;
+  int64_t under_way = 0;
+  for (const auto& [number, worker] : workers.all()) {
+    if (worker.state != WorkerState::kConnected) continue;
+    ++connected;
+    if (leases.CountOf(number, Caution::kAccused) > 0) ++under_way;
+  }
+  trials.more = std::max<int64_t>(0, TrialsMax(connected, other_work) - under_way);
+  if (under_way > 0) return trials;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const Taker& taker : takers) {
+    const int64_t held = leases.CountOf(taker.worker->number);
+    if (held >= least || !MayTry(*taker.worker, now)) continue;
+    bool serves = false;
+    for (const Source& source : sources) {
+      serves |=
+          source.accused > 0 && workers.Serves(&taker.backend(), model_sets, source.job->model_set);
+    }
+    if (!serves) continue;
+    least = held;
+    trials.kept_free = taker.worker->number;
+  }
+  return trials;
+}
+
+Grant Dispatcher::Impl::MakeTrial(const Taker& taker, std::vector<Source>* sources,
+                                  MonotonicTime now) {
+  Grant grant;
+  grant.worker = taker.worker->number;
+  grant.backend = taker.backend().name;
+  for (Source& source : *sources) {
+    if (source.accused == 0 ||
+        !workers.Serves(&taker.backend(), model_sets, source.job->model_set)) {
+      continue;
+    }
+    AddToGrant(taker, &source, 1, Caution::kAccused, &grant, now);
+    break;
+  }
+  return grant;
+}
+
+Grant Dispatcher::Impl::GrantFor(const Taker& taker, std::vector<Source>* sources, Trials* trials,
+                                 MonotonicTime now) {
+  const WorkerNumber worker = taker.worker->number;
+  if (leases.CountOf(worker, Caution::kAccused) > 0) return {};
+  if (trials->more > 0 && leases.CountOf(worker) == 0 && MayTry(*taker.worker, now)) {
+    Grant trial = MakeTrial(taker, sources, now);
+    if (!trial.items.empty()) {
+      --trials->more;
+      return trial;
+    }
+  }
+  if (worker == trials->kept_free) return {};
+  const int64_t count = RequestsToGrant(taker.load, taker.fair);
+  if (count == 0) return {};
+  return MakeGrant(taker, count, sources, now);
 }
 
 GrantPlan Dispatcher::Impl::PlanGrants(MonotonicTime now) {
@@ -145,10 +250,10 @@ GrantPlan Dispatcher::Impl::PlanGrants(MonotonicTime now) {
   std::vector<int64_t> unfinished;
   std::vector<Source> sources = FindSources(now, &unfinished, &plan.next_due);
   if (sources.empty()) return plan;
-  for (const Taker& taker : FindTakers(unfinished)) {
-    const int64_t count = RequestsToGrant(taker.load, taker.fair);
-    if (count == 0) continue;
-    Grant grant = MakeGrant(taker, count, &sources, now);
+  const std::vector<Taker> takers = FindTakers(unfinished);
+  Trials trials = PlanTrials(sources, takers, now);
+  for (const Taker& taker : takers) {
+    Grant grant = GrantFor(taker, &sources, &trials, now);
     if (grant.items.empty()) continue;
     // One message's worth now, the rest at once after it.
     if (static_cast<int64_t>(grant.items.size()) == kGrantMax) plan.next_due = now;

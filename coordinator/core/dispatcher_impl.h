@@ -25,6 +25,7 @@
 #include "coordinator/core/job_table.h"
 #include "coordinator/core/lease_table.h"
 #include "coordinator/core/model_sets.h"
+#include "coordinator/core/poison.h"
 #include "coordinator/core/worker_registry.h"
 
 namespace nightshift {
@@ -59,11 +60,14 @@ struct Dispatcher::Impl {
   std::string disk_hold ABSL_GUARDED_BY(mutex);
   // Jobs whose next transition comes by itself.
   std::set<JobNumber> internal_work ABSL_GUARDED_BY(mutex);
+  // Workers that are gone, while the commit that takes their leases from them is to come.
+  std::set<WorkerNumber> lost ABSL_GUARDED_BY(mutex);
 
   // What Prepare has decided and Apply has not yet done.
   struct Outstanding {
     std::map<JobNumber, JobDraft> drafts;
     std::vector<MonotonicTime> retry_due;                        // one per decision
+    std::vector<WorkerNumber> lost_with;                         // one per loss
     std::vector<std::pair<WorkerNumber, RequestId>> superseded;  // copies that nobody needs now
   };
   Outstanding outstanding ABSL_GUARDED_BY(mutex);
@@ -79,6 +83,7 @@ struct Dispatcher::Impl {
   void TouchFleet() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { fleet_version = ++last_version; }
   JobDraft DraftOf(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void SetInternalWork(JobNumber job, bool waits) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void SetLost(WorkerNumber worker, bool is_lost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
   // --- dispatcher_workers.cc
   absl::StatusOr<HelloReply> OnHello(const v1::Hello& hello, MonotonicTime now, absl::Time wall);
@@ -101,6 +106,12 @@ struct Dispatcher::Impl {
   // From a lease back to the front of its job.
   void TakeBack(const RequestId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void Lapse(Worker* worker, MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // The worker may have been given up, and has been heard of: it is no loss.
+  void NoteAlive(Worker* worker, WorkerState before) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Whether all it holds is one accused request, which it got as such.
+  bool OnTrial(WorkerNumber worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Whether another worker, with nothing on trial, died when this one did.
+  bool LostTogether(const Worker& worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
   // --- dispatcher_grants.cc
   struct Source;
@@ -110,8 +121,25 @@ struct Dispatcher::Impl {
                                   MonotonicTime* next_due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   std::vector<Taker> FindTakers(const std::vector<int64_t>& unfinished)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Ordinary requests, and as many suspects as the worker may have.
   Grant MakeGrant(const Taker& taker, int64_t count, std::vector<Source>* sources,
                   MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Leases `count` more requests of the source.
+  void AddToGrant(const Taker& taker, Source* source, int64_t count, Caution caution, Grant* grant,
+                  MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Whether a worker has lived long enough to try accused requests.
+  bool MayTry(const Worker& worker, MonotonicTime now) const {
+    return now - worker.first_heard >= options.lease_ttl;
+  }
+  struct Trials;
+  Trials PlanTrials(const std::vector<Source>& sources, const std::vector<Taker>& takers,
+                    MonotonicTime now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // One accused request; empty when the backend serves none.
+  Grant MakeTrial(const Taker& taker, std::vector<Source>* sources, MonotonicTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // What the backend gets now, perhaps nothing.
+  Grant GrantFor(const Taker& taker, std::vector<Source>* sources, Trials* trials,
+                 MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
   // --- dispatcher_commit.cc
   CommitPlan Prepare(absl::Span<const ResultEvent> results, absl::Span<const JobCommand> commands,
@@ -120,6 +148,14 @@ struct Dispatcher::Impl {
   ResultDecision Decide(const ResultEvent& event, MonotonicTime now, absl::Time wall,
                         MonotonicTime* retry_due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   JobDraft* Draft(Job* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // What becomes of the requests that lost workers hold, at most kLossesPerCommitMax at a time.
+  void DecideLosses(CommitPlan* plan, absl::Time wall) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // `worker`: null when it is known no more.
+  ResultDecision DecideLoss(const RequestId& id, const Worker* worker, bool together,
+                            absl::Time wall) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Writes an outcome that is failed or succeeded into the draft of its job.
+  void CountOutcome(const v1::OutcomeRecord& outcome, JobDraft* draft)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Drops the drafts of a plan that changes nothing.
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   absl::Status PrepareCommand(const JobCommand& command, absl::Time wall)
@@ -128,6 +164,8 @@ struct Dispatcher::Impl {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   std::vector<Outgoing> Apply(const CommitPlan& plan, MonotonicTime now);
   void ApplyDecision(const ResultDecision& decision, MonotonicTime due, MonotonicTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void ApplyLoss(const ResultDecision& decision, WorkerNumber worker, MonotonicTime now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Makes (kSeal) or refills (kReopen) the job of the command.
   void ApplyOpening(const JobCommand& command, MonotonicTime now)

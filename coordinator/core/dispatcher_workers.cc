@@ -17,6 +17,7 @@ absl::StatusOr<Dispatcher::HelloReply> Dispatcher::Impl::OnHello(const v1::Hello
   auto said = workers.Hello(hello, now, wall);
   if (!said.ok()) return said.status();
   Worker* worker = *said;
+  NoteAlive(worker, WorkerState::kGone);  // whatever was thought of it
   // The machine restarted its worker: what the old process held nobody is working on.
   for (Worker* old : workers.Predecessors(*worker)) Lapse(old, now);
 
@@ -67,8 +68,8 @@ bool Dispatcher::Impl::KeepHeld(Worker* worker, const v1::HeldRequest& held) {
   if (held.kind() == v1::AttemptResult::RETRY && held.attempt() < ChargedAttempts(*job, id.index)) {
     return false;
   }
-  const Lease lease{worker->number, workers.BackendPlace(worker, held.backend()), 0,
-                    held.attempt()};
+  const Lease lease{worker->number, workers.BackendPlace(worker, held.backend()), 0, held.attempt(),
+                    job->queue->CautionOf(id.index)};
   if (job->queue->Claim(id.index)) {
     leases.Add(id, lease);
     Touch(job);
@@ -78,8 +79,11 @@ bool Dispatcher::Impl::KeepHeld(Worker* worker, const v1::HeldRequest& held) {
     case RequestState::kFinished:
       return false;
     case RequestState::kLeased:
-      // Someone else's by now: the call is not wanted, but a finished call was paid for.
-      if (leases.Find(id)->worker != worker->number) return held.answered();
+      // Someone else's by now: the call is not wanted, but a finished call was paid for. An answer
+      // that a dead process left behind is not lost with it.
+      if (const WorkerNumber holder = leases.Find(id)->worker; holder != worker->number) {
+        if (!held.answered() || lost.count(holder) == 0) return held.answered();
+      }
       // A newer lease of the same request may have been lost with the stream.
       leases.Remove(id);
       leases.Add(id, lease);
@@ -104,17 +108,52 @@ void Dispatcher::Impl::TakeBack(const RequestId& id) {
 void Dispatcher::Impl::Lapse(Worker* worker, MonotonicTime now) {
   std::vector<uint64_t> batches;
   const std::vector<RequestId> held = leases.HeldBy(worker->number);
-  for (const RequestId& id : held) {
-    batches.push_back(leases.Find(id)->lease_id);
-    TakeBack(id);
-  }
+  for (const RequestId& id : held) batches.push_back(leases.Find(id)->lease_id);
   std::sort(batches.begin(), batches.end());
   lapsed_leases += std::unique(batches.begin(), batches.end()) - batches.begin();
+  worker->gone_on_trial = OnTrial(worker->number);
   workers.Gone(worker, now);
-  if (!held.empty()) {
-    LogWarning("worker ", worker->name, " is gone with ", held.size(),
-               " requests in its hands: they go to others; answers that it still brings are taken");
+  if (held.empty()) return;
+  LogWarning("worker ", worker->name, " is gone with ", held.size(),
+             " requests in its hands: they go to others; answers that it still brings are taken");
+  if (worker->drain_said) {
+    // It was told to stop, and had no time left: no request has done that.
+    for (const RequestId& id : held) TakeBack(id);
+  } else {
+    SetLost(worker->number, true);
   }
+}
+
+void Dispatcher::Impl::NoteAlive(Worker* worker, WorkerState before) {
+  if (before != WorkerState::kGone || worker->state == WorkerState::kGone) return;
+  SetLost(worker->number, false);
+  // The rows say one more until they are written the next time: too careful, if at all.
+  for (const JobNumber number : jobs.active()) {
+    Job* job = jobs.Find(number);
+    for (auto& [index, attempts] : job->attempts) {
+      if (attempts.lost_with != worker->number) continue;
+      attempts.lost_with = 0;
+      --attempts.lost_workers;
+      job->queue->SetCaution(index, CautionFor(attempts.lost_workers));
+    }
+  }
+}
+
+bool Dispatcher::Impl::OnTrial(WorkerNumber worker) const {
+  return leases.CountOf(worker) == 1 && leases.CountOf(worker, Caution::kAccused) == 1;
+}
+
+bool Dispatcher::Impl::LostTogether(const Worker& worker) const {
+  const absl::Duration at_most = std::min(kLostTogether, options.lease_ttl / 4);
+  for (const auto& [number, other] : workers.all()) {
+    // One process after another of the same name: not at the same time.
+    if (other.name == worker.name || other.drain_said) continue;
+    const bool gone = other.state == WorkerState::kGone;
+    if (!gone && other.state != WorkerState::kSilent) continue;
+    if (gone ? other.gone_on_trial : OnTrial(number)) continue;
+    if (absl::AbsDuration(other.last_heard - worker.last_heard) <= at_most) return true;
+  }
+  return false;
 }
 
 v1::RateShares Dispatcher::Impl::OnReport(WorkerNumber number, const v1::Report& report,
@@ -122,7 +161,9 @@ v1::RateShares Dispatcher::Impl::OnReport(WorkerNumber number, const v1::Report&
   MutexLock lock(&mutex);
   Worker* worker = workers.Find(number);
   if (worker == nullptr) return {};
+  const WorkerState before = worker->state;
   if (workers.Report(worker, report, now)) TouchFleet();
+  NoteAlive(worker, before);
   return RateSharesOf(workers, *worker);
 }
 
@@ -131,7 +172,9 @@ void Dispatcher::Impl::OnReturned(WorkerNumber number, const v1::Returned& retur
   MutexLock lock(&mutex);
   Worker* worker = workers.Find(number);
   if (worker == nullptr) return;
+  const WorkerState before = worker->state;
   workers.Heard(worker, now);
+  NoteAlive(worker, before);
   for (const v1::RequestKey& key : returned.keys()) {
     const RequestId id{key.job(), key.index()};
     const Lease* lease = leases.Find(id);
@@ -146,7 +189,9 @@ void Dispatcher::Impl::OnDrain(WorkerNumber number, MonotonicTime now) {
   MutexLock lock(&mutex);
   Worker* worker = workers.Find(number);
   if (worker == nullptr) return;
+  const WorkerState before = worker->state;
   workers.Drain(worker, now);
+  NoteAlive(worker, before);
   TouchFleet();
 }
 
@@ -162,6 +207,10 @@ void Dispatcher::Impl::Tick(MonotonicTime now) {
   MutexLock lock(&mutex);
   bool changed = false;
   for (Worker* worker : workers.Overdue(now, options.lease_ttl, ReconnectGrace())) {
+    // A conviction is for good: the worker gets longer to come back.
+    if (OnTrial(worker->number) && now - worker->last_heard <= kTrialPatience * options.lease_ttl) {
+      continue;
+    }
     Lapse(worker, now);
     changed = true;
   }

@@ -27,6 +27,9 @@ namespace nightshift {
 struct RequestAttempts {
   int32_t charged = 0;
   int32_t lost_workers = 0;
+  // The last of them, while it may still turn out to be alive; 0: none, or of an earlier run of the
+  // coordinator.
+  WorkerNumber lost_with = 0;
 };
 
 struct Job {

@@ -14,6 +14,7 @@ void LeaseTable::Add(const RequestId& id, const Lease& lease) {
   holder.requests.insert(id);
   if (holder.per_backend.size() <= lease.backend) holder.per_backend.resize(lease.backend + 1);
   ++holder.per_backend[lease.backend];
+  ++holder.per_caution[static_cast<size_t>(lease.caution)];
 }
 
 const Lease* LeaseTable::Find(const RequestId& id) const {
@@ -26,6 +27,7 @@ bool LeaseTable::Remove(const RequestId& id) {
   if (it == leases_.end()) return false;
   const auto holder = holders_.find(it->second.worker);
   --holder->second.per_backend[it->second.backend];
+  --holder->second.per_caution[static_cast<size_t>(it->second.caution)];
   holder->second.requests.erase(id);
   if (holder->second.requests.empty()) holders_.erase(holder);
   leases_.erase(it);
@@ -50,6 +52,11 @@ int64_t LeaseTable::CountOf(WorkerNumber worker, uint32_t backend) const {
   const auto it = holders_.find(worker);
   if (it == holders_.end() || it->second.per_backend.size() <= backend) return 0;
   return it->second.per_backend[backend];
+}
+
+int64_t LeaseTable::CountOf(WorkerNumber worker, Caution caution) const {
+  const auto it = holders_.find(worker);
+  return it == holders_.end() ? 0 : it->second.per_caution[static_cast<size_t>(caution)];
 }
 
 }  // namespace nightshift

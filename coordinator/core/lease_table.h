@@ -5,12 +5,14 @@
 #ifndef NIGHTSHIFT_COORDINATOR_CORE_LEASE_TABLE_H_
 #define NIGHTSHIFT_COORDINATOR_CORE_LEASE_TABLE_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "coordinator/core/ids.h"
+#include "coordinator/core/poison.h"
 
 namespace nightshift {
 
@@ -21,6 +23,7 @@ struct Lease {
   // Charged attempts of the request, as the holder knows them: a failure that names another number
   // is an old one that has been sent again.
   int32_t attempt = 0;
+  Caution caution = Caution::kOrdinary;  // that it went out with
 };
 
 class LeaseTable {
@@ -36,12 +39,14 @@ class LeaseTable {
   std::vector<RequestId> HeldBy(WorkerNumber worker) const;
   int64_t CountOf(WorkerNumber worker) const;
   int64_t CountOf(WorkerNumber worker, uint32_t backend) const;
+  int64_t CountOf(WorkerNumber worker, Caution caution) const;
   int64_t size() const { return static_cast<int64_t>(leases_.size()); }
 
  private:
   struct Holder {
     absl::flat_hash_set<RequestId> requests;
     std::vector<int64_t> per_backend;
+    std::array<int64_t, kCautions> per_caution{};
   };
 
   absl::flat_hash_map<RequestId, Lease> leases_;

@@ -81,7 +81,7 @@ void PendingQueue::Move(uint64_t index, RequestState from, RequestState to) {
       --(fresh_.Covers(index) ? fresh_ : holes_).left;
       break;
     case RequestState::kReturned:
-      returned_.erase(index);
+      Returned(index).erase(index);
       break;
     case RequestState::kRetrying: {
       const auto due = retry_due_.find(index);
@@ -100,7 +100,7 @@ void PendingQueue::Move(uint64_t index, RequestState from, RequestState to) {
   }
   switch (to) {
     case RequestState::kReturned:
-      returned_.insert(index);
+      Returned(index).insert(index);
       break;
     case RequestState::kLeased:
       ++leased_;
@@ -110,6 +110,7 @@ void PendingQueue::Move(uint64_t index, RequestState from, RequestState to) {
       break;
     case RequestState::kFinished:
       special_.erase(index);
+      caution_.erase(index);
       SetFinished(index);
       return;
     default:
@@ -139,13 +140,15 @@ void PendingQueue::TakeFrom(Sweep* sweep, int64_t* count, std::vector<uint64_t>*
   }
 }
 
-void PendingQueue::Take(int64_t count, std::vector<uint64_t>* out) {
-  while (count > 0 && !returned_.empty()) {
-    const uint64_t index = *returned_.begin();
+void PendingQueue::Take(int64_t count, std::vector<uint64_t>* out, Caution caution) {
+  const absl::btree_set<uint64_t>& returned = returned_[static_cast<size_t>(caution)];
+  while (count > 0 && !returned.empty()) {
+    const uint64_t index = *returned.begin();
     Move(index, RequestState::kReturned, RequestState::kLeased);
     out->push_back(index);
     --count;
   }
+  if (caution != Caution::kOrdinary) return;
   if (holes_open_) TakeFrom(&holes_, &count, out);
   TakeFrom(&fresh_, &count, out);
 }
@@ -182,8 +185,38 @@ void PendingQueue::FinishUnused(uint64_t index) {
   Move(index, RequestState::kPending, RequestState::kFinished);
 }
 
+Caution PendingQueue::CautionOf(uint64_t index) const {
+  if (caution_.empty()) return Caution::kOrdinary;
+  const auto known = caution_.find(index);
+  return known == caution_.end() ? Caution::kOrdinary : known->second;
+}
+
+void PendingQueue::SetCaution(uint64_t index, Caution caution) {
+  const RequestState state = StateOf(index);
+  if (state == RequestState::kFinished) return;
+  if (state == RequestState::kReturned) Returned(index).erase(index);
+  if (caution == Caution::kOrdinary) {
+    caution_.erase(index);
+  } else {
+    caution_[index] = caution;
+  }
+  if (state == RequestState::kReturned) {
+    Returned(index).insert(index);
+  } else if (state == RequestState::kPending && caution != Caution::kOrdinary) {
+    // Or a cursor would come by and take it for an ordinary one.
+    Move(index, state, RequestState::kReturned);
+  }
+}
+
 void PendingQueue::Advance(MonotonicTime now) {
-  if (!holes_open_ && now >= holes_open_at_) holes_open_ = true;
+  if (!holes_open_ && now >= holes_open_at_) {
+    for (const auto& [index, caution] : caution_) {
+      if (StateOf(index) == RequestState::kUnclaimed) {
+        Move(index, RequestState::kUnclaimed, RequestState::kReturned);
+      }
+    }
+    holes_open_ = true;
+  }
   while (!timers_.empty() && timers_.begin()->first <= now.nanos) {
     Move(timers_.begin()->second, RequestState::kRetrying, RequestState::kReturned);
   }
@@ -197,7 +230,15 @@ MonotonicTime PendingQueue::NextDue() const {
 }
 
 uint64_t PendingQueue::available() const {
-  return returned_.size() + (holes_open_ ? holes_.left : 0) + fresh_.left;
+  uint64_t count = 0;
+  for (int i = 0; i < kCautions; ++i) count += available(static_cast<Caution>(i));
+  return count;
+}
+
+uint64_t PendingQueue::available(Caution caution) const {
+  const uint64_t returned = returned_[static_cast<size_t>(caution)].size();
+  if (caution != Caution::kOrdinary) return returned;
+  return returned + (holes_open_ ? holes_.left : 0) + fresh_.left;
 }
 
 std::vector<uint64_t> PendingQueue::Leased() const {
@@ -217,8 +258,13 @@ void PendingQueue::CheckConsistent() const {
     const RequestState state = StateOf(i);
     ++seen[static_cast<size_t>(state)];
     if (special_.count(i) == 0 && holes_.Covers(i) && state != RequestState::kFinished) ++holes;
-    NIGHTSHIFT_CHECK((state == RequestState::kReturned) == (returned_.count(i) == 1),
-                     "the list of returned requests disagrees");
+    for (int c = 0; c < kCautions; ++c) {
+      const bool here = state == RequestState::kReturned && CautionOf(i) == static_cast<Caution>(c);
+      NIGHTSHIFT_CHECK(here == (returned_[static_cast<size_t>(c)].count(i) == 1),
+                       "the lists of returned requests disagree");
+    }
+    NIGHTSHIFT_CHECK(state != RequestState::kPending || CautionOf(i) == Caution::kOrdinary,
+                     "a request that needs caution is where a cursor takes it");
     NIGHTSHIFT_CHECK((state == RequestState::kRetrying) == (retry_due_.count(i) == 1),
                      "the retry timers disagree");
   }

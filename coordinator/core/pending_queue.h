@@ -6,13 +6,15 @@
 // requests below the lease frontier ("holes") have a cursor of their own, closed until the grace
 // time is over, because a worker may still be calling a backend for them.
 //
-// Order of going out: what came back, then holes, then new ones, each by rising index.
+// Order of going out: what came back, then holes, then new ones, each by rising index. Requests
+// that go out with caution (poison.h) are among those that came back and are asked for by name.
 //
 // Used by the dispatcher under its lock; not thread-safe.
 #ifndef NIGHTSHIFT_COORDINATOR_CORE_PENDING_QUEUE_H_
 #define NIGHTSHIFT_COORDINATOR_CORE_PENDING_QUEUE_H_
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -22,6 +24,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
+#include "coordinator/core/poison.h"
 #include "coordinator/core/request_state.h"
 
 namespace nightshift {
@@ -38,8 +41,8 @@ class PendingQueue {
   // `index` below total, here and everywhere.
   RequestState StateOf(uint64_t index) const;
 
-  // Appends up to `count` requests that may go out; they are leased now.
-  void Take(int64_t count, std::vector<uint64_t>* out);
+  // Appends up to `count` requests that may go out with this caution; they are leased now.
+  void Take(int64_t count, std::vector<uint64_t>* out, Caution caution = Caution::kOrdinary);
   // A worker says it holds this one: leased, if it is neither leased, committing nor finished.
   bool Claim(uint64_t index);
   // From a lease back to the front.
@@ -51,6 +54,9 @@ class PendingQueue {
   void RetryAt(uint64_t index, MonotonicTime due);
   // Before anything has been leased: a request that has its outcome from the start.
   void FinishUnused(uint64_t index);
+  // How the request goes out from now on, if it does: of one that is leased, after it came back.
+  void SetCaution(uint64_t index, Caution caution);
+  Caution CautionOf(uint64_t index) const;
 
   // Lets retries that are due, and holes after their grace time, go out.
   void Advance(MonotonicTime now);
@@ -62,8 +68,9 @@ class PendingQueue {
   uint64_t leased() const { return leased_; }
   uint64_t committing() const { return committing_; }
   uint64_t retrying() const { return timers_.size(); }
-  // May go out now (as of the last Advance).
+  // May go out now (as of the last Advance), in all and with the one caution.
   uint64_t available() const;
+  uint64_t available(Caution caution) const;
   // Waiting to be claimed.
   uint64_t unclaimed() const { return holes_open_ ? 0 : holes_.left; }
   // Indexes from here on have not been leased.
@@ -92,6 +99,9 @@ class PendingQueue {
   uint64_t CountUnfinished(uint64_t begin, uint64_t end) const;
   void TakeFrom(Sweep* sweep, int64_t* count, std::vector<uint64_t>* out);
   void Move(uint64_t index, RequestState from, RequestState to);
+  absl::btree_set<uint64_t>& Returned(uint64_t index) {
+    return returned_[static_cast<size_t>(CautionOf(index))];
+  }
 
   const uint64_t total_;
   std::vector<std::string> bitmaps_;
@@ -109,9 +119,11 @@ class PendingQueue {
 
   // Exactly the requests that are returned, retrying, leased or committing.
   absl::flat_hash_map<uint64_t, RequestState> special_;
-  absl::btree_set<uint64_t> returned_;
+  std::array<absl::btree_set<uint64_t>, kCautions> returned_;  // by caution
   absl::flat_hash_map<uint64_t, int64_t> retry_due_;
   absl::btree_set<std::pair<int64_t, uint64_t>> timers_;  // (due, index) of retry_due_
+  // Of unfinished requests, those that are not ordinary.
+  absl::flat_hash_map<uint64_t, Caution> caution_;
 };
 
 }  // namespace nightshift

@@ -17,8 +17,10 @@ constexpr RequestEdge kEdges[] = {
     {RequestState::kPending, RequestState::kLeased},
     {RequestState::kPending, RequestState::kCommitting},  // an answer from before a restart
     {RequestState::kPending, RequestState::kFinished},    // a line that cannot be used, at the seal
+    {RequestState::kPending, RequestState::kReturned},    // a suspect from before a restart
 
-    {RequestState::kUnclaimed, RequestState::kPending},  // the grace time is over
+    {RequestState::kUnclaimed, RequestState::kPending},   // the grace time is over
+    {RequestState::kUnclaimed, RequestState::kReturned},  // … for a suspect from before a restart
     {RequestState::kUnclaimed, RequestState::kLeased},
     {RequestState::kUnclaimed, RequestState::kCommitting},
 

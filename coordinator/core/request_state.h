@@ -16,7 +16,8 @@ namespace nightshift {
 enum class RequestState : uint8_t {
   kPending,     // has not been leased in this run of the job
   kUnclaimed,   // was perhaps leased before a restart: waits for a worker to claim it
-  kReturned,    // was leased and came back, or its next attempt is due: goes out first
+  kReturned,    // was leased and came back, or its next attempt is due: goes out first; or is to go
+                // out with caution
   kRetrying,    // failed; waits until its next attempt is due
   kLeased,      // a worker holds it
   kCommitting,  // its result is being written: nobody can lease it, a second result is a duplicate

@@ -116,7 +116,13 @@ std::string WaitingFor(const Job& job, const WorkerRegistry& registry, const Mod
   if (!one_works) return Held(*held_up);
 
   const PendingQueue& queue = *job.queue;
-  if (queue.leased() + queue.committing() + queue.available() > 0) return "";
+  const uint64_t accused = queue.available(Caution::kAccused);
+  if (queue.leased() + queue.committing() + queue.available() > accused) return "";
+  if (accused > 0) {
+    return absl::StrCat(WithCommas(static_cast<int64_t>(accused)),
+                        " requests were held by two or more workers that died: each waits to be "
+                        "tried alone, by a worker that has been up for a while and is free");
+  }
   const absl::Duration wait = std::max(queue.NextDue() - now, absl::ZeroDuration());
   if (queue.unclaimed() > 0) {
     return absl::StrCat(WithCommas(static_cast<int64_t>(queue.unclaimed())),

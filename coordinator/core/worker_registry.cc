@@ -47,6 +47,7 @@ absl::StatusOr<Worker*> WorkerRegistry::Hello(const v1::Hello& hello, MonotonicT
     number = ++last_number_;
     workers_[number].number = number;
     workers_[number].session = hello.session();
+    workers_[number].first_heard = now;
   }
   Worker* worker = &workers_[number];
   MoveWorker(&worker->state, WorkerState::kConnected);

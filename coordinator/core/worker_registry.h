@@ -48,9 +48,11 @@ struct Worker {
   bool stream_open = true;
   bool drain_said = false;  // on this stream
   int64_t connected_at_ms = 0;
+  MonotonicTime first_heard;  // the process, in this run of the coordinator
   MonotonicTime last_heard;
   MonotonicTime stream_closed_at;  // while no stream is open
   MonotonicTime gone_at;
+  bool gone_on_trial = false;     // when it was last lost, all it held was one accused request
   std::vector<Backend> backends;  // only ever grows: leases name a place in it
 };
 

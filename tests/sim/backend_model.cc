@@ -66,9 +66,10 @@ void SimCalls::Start(CallRequest request) {
     call.outcome.transport = Transport::kTimeout;
   }
   call.outcome.timing.set_latency_ms(absl::ToInt64Milliseconds(time));
-  if (BehaviourOf(request.body) == Behaviour::kPoison && environment_.Now(&Faults::poison)) {
+  if (BehaviourOf(request.body) == Behaviour::kPoison && environment_.plan.faults.poison) {
     environment_.scheduler.After(time, process_, [this, id] {
-      if (calls_.contains(id)) events_.poisoned();
+      const auto poisoned = calls_.find(id);
+      if (poisoned != calls_.end()) events_.poisoned(poisoned->second.body);
     });
     return;
   }

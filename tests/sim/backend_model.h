@@ -28,7 +28,7 @@ class SimCalls final : public CallPort {
   struct Events {
     std::function<void(CallOutcome)> finished;
     // A request has killed the process that sent it.
-    std::function<void()> poisoned;
+    std::function<void(const std::string& body)> poisoned;
     // For the witness.
     std::function<void(const std::string& body)> started;
     std::function<void(const std::string& body, bool answered)> ended;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,38 @@ TEST_F(HarnessTest, NoticesAnAcknowledgementBeforeTheCommit) {
 
 TEST_F(HarnessTest, NoticesAWokenWorkerThatGoesOnAsIfNothingHadBeen) {
   ExpectNoticed(Sabotage::kSleepwalker, &Faults::worker_stop, "since it stood still");
+}
+
+// Where nothing else dies.
+Plan PoisonPlan(uint64_t seed) {
+  Plan plan = Plan::Make(seed);
+  plan.faults = Faults();
+  plan.faults.poison = true;
+  plan.frugal = false;
+  return plan;
+}
+
+TEST_F(HarnessTest, ARequestKillsFewWorkersAndIsRecorded) {
+  int kills_max = 0;
+  int three_at_most = 0;
+  for (uint64_t seed = 1; seed <= kSeedsMax; ++seed) {
+    const WorldReport report = RunPlan(PoisonPlan(seed));
+    EXPECT_EQ(report.violation, "") << "seed " << seed;
+    kills_max = std::max(kills_max, report.kills_max);
+    three_at_most += report.kills_max <= 3 ? 1 : 0;
+  }
+  EXPECT_GE(kills_max, 3);
+  // More only where two of them kill at the same moment.
+  EXPECT_GE(three_at_most, kSeedsMax * 9 / 10);
+}
+
+TEST_F(HarnessTest, NoticesDeathsThatNobodyCounts) {
+  Plan plan = PoisonPlan(7);
+  plan.requests_max = 300;
+  plan.sabotage = Sabotage::kUncountedDeath;
+  EXPECT_THAT(RunPlan(plan).violation, HasSubstr("has killed"));
+  plan.sabotage = Sabotage::kNone;
+  EXPECT_EQ(RunPlan(plan).violation, "");
 }
 
 TEST_F(HarnessTest, NoticesAnAnswerThatIsNotTheBackends) {

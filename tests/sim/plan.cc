@@ -109,7 +109,15 @@ Plan Plan::Make(uint64_t seed) {
                            ? absl::InfiniteDuration()
                            : absl::Seconds(5);
   if (plan.faults.small_streams) plan.stream_bytes_max = OneOf<size_t>(random, {300, 2000, 20000});
+  // Last, so that the seeds from before there was such a thing keep the rest of their worlds.
+  if (!plan.frugal) plan.faults.power_cut = random.Chance(share / 2);
   return plan;
+}
+
+bool Plan::SeesAllDeaths() const {
+  return !faults.worker_stop && !faults.worker_drain && !faults.link_cut && !faults.partition &&
+         !faults.coordinator_stop && !faults.slow_network && !faults.small_streams &&
+         !faults.duplicated_messages && !faults.reordered_messages && !faults.long_partition;
 }
 
 std::string Plan::Describe() const {
@@ -123,6 +131,7 @@ std::string Plan::Describe() const {
   };
   for (const FaultName& fault : kFaults) add(fault);
   for (const FaultName& fault : kNetworkFaults) add(fault);
+  if (faults.power_cut) absl::StrAppend(&words, " power_cut");
   absl::StrAppend(&text, words.empty() ? " none" : words);
   return text;
 }

@@ -32,7 +32,7 @@ struct Faults {
   bool backend_hangs = false;
   bool backend_cuts = false;
   bool backend_down = false;
-  bool poison = false;    // requests that kill the worker that calls a backend with them
+  bool poison = false;    // requests that kill the worker that calls a backend with them, always
   bool commands = false;  // pause, resume, cancel, retry, delete
   bool clients_vanish = false;
   bool deadlines = false;
@@ -42,6 +42,7 @@ struct Faults {
   bool duplicated_messages = false;  // some arrive twice
   bool reordered_messages = false;   // some arrive late, others pass them
   bool long_partition = false;       // some cuts last for many leases' lives
+  bool power_cut = false;            // all workers at once
 };
 
 // Ways to break the world on purpose, to see that it is noticed.
@@ -54,6 +55,7 @@ enum class Sabotage {
   kEarlyAcknowledgement,  // results are acknowledged when they arrive
   kSleepwalker,           // a stopped worker does not notice that time has passed
   kChangedAnswer,         // the body of an answer is not the backend's
+  kUncountedDeath,        // a worker that a request kills first says that it is draining
 };
 
 struct Plan {
@@ -81,6 +83,9 @@ struct Plan {
   size_t stream_bytes_max = size_t{8} << 20;
 
   static Plan Make(uint64_t seed);
+  // Whether the coordinator knows at each moment who lives and holds what, so that the deaths over
+  // one request can be bounded.
+  bool SeesAllDeaths() const;
   // What is on, in words.
   std::string Describe() const;
 };

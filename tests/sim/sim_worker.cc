@@ -36,7 +36,17 @@ SimWorker::SimWorker(Environment& environment, std::string name, std::string ses
     runner_->OnCallFinished(std::move(outcome), OwnTime());
     Settle();
   };
-  events.poisoned = std::move(on_poison);
+  events.poisoned = [this, on_poison = std::move(on_poison)](const std::string& body) {
+    environment_.witness.OnPoisoned(key_of_[body]);
+    if (environment_.plan.sabotage == Sabotage::kUncountedDeath) {
+      v1::WorkerMessage message;
+      message.mutable_drain();
+      Send(std::move(message));
+      environment_.scheduler.After(absl::Seconds(1), process_, on_poison);
+      return;
+    }
+    on_poison();
+  };
   events.started = [this](const std::string& body) {
     environment_.witness.OnCallStarted(session_, key_of_[body]);
     CheckNotTooLate();

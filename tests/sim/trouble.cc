@@ -44,6 +44,11 @@ void Trouble::Happen() {
     can.push_back(
         [&] { world_.TakeServerDown(random_.Below(world_.servers()), up_to(absl::Seconds(40))); });
   }
+  if (on.power_cut) {
+    can.push_back([&] {
+      for (size_t place = 0; place < world_.workers(); ++place) world_.CrashWorker(place);
+    });
+  }
   if (on.clock_jumps) {
     can.push_back([&] { world_.JumpWallClock(absl::Hours(1) * (random_.Unit() - 0.5) * 4); });
   }

@@ -2,11 +2,13 @@
 
 #include <google/protobuf/util/message_differencer.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/commit/job_rows.h"
 #include "coordinator/core/job_state.h"
+#include "coordinator/core/poison.h"
 #include "coordinator/core/retry_policy.h"
 #include "storage/keys.h"
 #include "storage/record.h"
@@ -46,11 +48,15 @@ bool Reachable(v1::JobState from, v1::JobState to) {
   return seen.contains(to);
 }
 
-// Charged attempts as the store has them.
-int32_t ChargedIn(const Store& rows, const std::string& key) {
+// What the store remembers of a request's failed attempts.
+v1::AttemptRecord AttemptsIn(const Store& rows, const std::string& key) {
   const absl::StatusOr<std::string> value = rows.Get(Family::kAttempts, key);
   const auto attempts = value.ok() ? Decode<v1::AttemptRecord>(key, *value) : std::nullopt;
-  return attempts.has_value() ? attempts->charged() : 0;
+  return attempts.value_or(v1::AttemptRecord());
+}
+
+int32_t ChargedIn(const Store& rows, const std::string& key) {
+  return AttemptsIn(rows, key).charged();
 }
 
 std::string StateWord(v1::JobState state) { return std::string(JobStateInfo(state).word); }
@@ -222,7 +228,10 @@ void Witness::JudgeJobRow(JobNumber job, const Before& before, const v1::JobReco
     Violation(absl::StrCat(name, " goes from run ", before.record.run(), " (", StateWord(state),
                            ") to run ", after.run()));
   } else {
-    after_commit_.push_back([this, job] { run_began_[job] = commits_ + 1; });
+    after_commit_.push_back([this, job] {
+      run_began_[job] = commits_ + 1;
+      kills_.erase(kills_.lower_bound({job, 0}), kills_.lower_bound({job + 1, 0}));
+    });
   }
 }
 
@@ -241,6 +250,9 @@ void Witness::JudgeAttempts(const Store& rows, const Request& id, const std::str
 
 void Witness::JudgeOutcome(const Store& rows, const Request& id, const v1::OutcomeRecord& outcome,
                            const std::string* body, const v1::JobRecord& job) {
+  if (outcome.error_class() == v1::ERROR_CLASS_WORKER_CRASHED) {
+    return JudgeCrashed(rows, id, outcome);
+  }
   const std::string key = RequestRowKey(id.first, id.second);
   const int32_t charged = ChargedIn(rows, key);
   if (outcome.attempts() != charged + 1 || outcome.attempts() > AttemptsMax(job)) {
@@ -258,6 +270,28 @@ void Witness::JudgeOutcome(const Store& rows, const Request& id, const v1::Outco
   const auto answer = DecodeBytes(key, *body);
   if (!answer.ok() || std::string(*answer) != AnswerBody(request->body())) {
     Violation(absl::StrCat("the answer of ", Name(id), " is not what its backend said"));
+  }
+}
+
+void Witness::JudgeCrashed(const Store& rows, const Request& id, const v1::OutcomeRecord& outcome) {
+  const v1::AttemptRecord before = AttemptsIn(rows, RequestRowKey(id.first, id.second));
+  const int32_t lost = outcome.attempts() - before.charged();
+  // The row may still count one that has come back.
+  if (outcome.kind() != v1::OUTCOME_FAILED || lost < 3 || lost > before.lost_workers() + 1) {
+    Violation(absl::StrCat(Name(id), " is recorded as the death of its workers after ",
+                           outcome.attempts(), " attempts, ", before.charged(), " charged and ",
+                           before.lost_workers(), " with workers that died"));
+  }
+}
+
+void Witness::OnPoisoned(const v1::RequestKey& key) {
+  const Request id{key.job(), key.index()};
+  const int kills = ++kills_[id];
+  kills_max_ = std::max(kills_max_, kills);
+  // Each run of the coordinator but the first may have missed one.
+  if (sees_all_deaths_ && kills > kLostMax + coordinator_runs_ - 1) {
+    Violation(absl::StrCat(Name(id), " has killed ", kills, " workers in ", coordinator_runs_,
+                           " runs of the coordinator"));
   }
 }
 
@@ -295,6 +329,7 @@ void Witness::CheckNothingElse(const Store& rows, const std::vector<JobNumber>& 
 void Witness::OnEpoch(uint64_t epoch) {
   if (epoch <= epoch_) Violation(absl::StrCat("epoch ", epoch, " comes after epoch ", epoch_));
   epoch_ = epoch;
+  ++coordinator_runs_;
 }
 
 void Witness::OnLeased(const std::string& session, const v1::Lease& lease) {

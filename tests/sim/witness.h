@@ -10,6 +10,8 @@
 //   no more charged attempts than the job allows, and each is counted once
 //   nothing goes out of a job that has been stopped for some seconds
 //   run numbers of the coordinator only rise
+//   a request is recorded as the death of its workers after three at least; one that kills them
+//   kills few, where the coordinator can see who dies
 //   a worker calls a backend only for what is leased to it and was not taken back, once at a time
 #ifndef NIGHTSHIFT_TESTS_SIM_WITNESS_H_
 #define NIGHTSHIFT_TESTS_SIM_WITNESS_H_
@@ -35,8 +37,9 @@ namespace nightshift::sim {
 class Witness {
  public:
   // `on_violation` takes a sentence; called at the place where it is noticed.
-  explicit Witness(std::function<void(std::string)> on_violation)
-      : on_violation_(std::move(on_violation)) {}
+  // `sees_all_deaths`: see Plan.
+  Witness(std::function<void(std::string)> on_violation, bool sees_all_deaths)
+      : on_violation_(std::move(on_violation)), sees_all_deaths_(sees_all_deaths) {}
 
   void Violation(std::string what) { on_violation_(std::move(what)); }
 
@@ -54,6 +57,8 @@ class Witness {
   void OnLeased(const std::string& session, const v1::Lease& lease);
   // The worker has been told that these are not its own any more, or has said so itself.
   void OnLost(const std::string& session, const v1::RequestKey& key);
+  // A request kills the worker that calls a backend with it.
+  void OnPoisoned(const v1::RequestKey& key);
   void OnCallStarted(const std::string& session, const v1::RequestKey& key);
   // `answered`: with an answer that was wanted, and cost something.
   void OnCallEnded(const std::string& session, const v1::RequestKey& key, bool answered);
@@ -67,6 +72,8 @@ class Witness {
 
   // A request that two calls have been answered for; empty when there is none.
   const std::string& answered_twice() const { return answered_twice_; }
+  // The most workers that one request has killed in one run of its job.
+  int kills_max() const { return kills_max_; }
   int64_t calls() const { return calls_; }
   int64_t outcomes() const { return static_cast<int64_t>(outcomes_seen_); }
   int64_t commits() const { return commits_; }
@@ -94,11 +101,13 @@ class Witness {
                      const v1::JobRecord& job);
   void JudgeOutcome(const Store& rows, const Request& id, const v1::OutcomeRecord& outcome,
                     const std::string* body, const v1::JobRecord& job);
+  void JudgeCrashed(const Store& rows, const Request& id, const v1::OutcomeRecord& outcome);
   int64_t OutcomesWith(const WriteSet& writes, JobNumber job) const;
   static Before ReadJob(const Store& rows, JobNumber job);
   static std::string Name(const Request& id);
 
   const std::function<void(std::string)> on_violation_;
+  const bool sees_all_deaths_;
 
   std::map<Request, std::string> outcomes_;  // rows as they are in the store
   std::map<JobNumber, std::string> jobs_;    // … of sealed jobs: what may never change of them
@@ -107,6 +116,10 @@ class Witness {
   std::map<JobNumber, MonotonicTime> stopped_;       // since when nothing of it may go out
   std::vector<std::function<void()>> after_commit_;  // what to remember if the commit succeeds
   uint64_t epoch_ = 0;
+  int coordinator_runs_ = 0;
+
+  std::map<Request, int> kills_;  // in the present run of the job
+  int kills_max_ = 0;
 
   std::map<std::string, std::map<Request, Held>> held_;
   std::map<std::pair<std::string, uint64_t>, Sent> sent_;  // by session and sequence

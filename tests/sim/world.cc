@@ -29,9 +29,11 @@ constexpr size_t kLinesKept = 60;
 World::World(const Plan& plan, bool print)
     : plan_(plan),
       print_(print),
-      witness_([this](std::string what) {
-        if (report_.violation.empty()) report_.violation = std::move(what);
-      }),
+      witness_(
+          [this](std::string what) {
+            if (report_.violation.empty()) report_.violation = std::move(what);
+          },
+          plan.SeesAllDeaths()),
       environment_{.plan = plan_,
                    .scheduler = scheduler_,
                    .witness = witness_,
@@ -235,6 +237,7 @@ WorldReport World::Run() {
   report_.commits = witness_.commits();
   report_.outcomes = witness_.outcomes();
   report_.calls = witness_.calls();
+  report_.kills_max = witness_.kills_max();
   report_.last_lines.assign(lines_.begin(), lines_.end());
   return report_;
 }

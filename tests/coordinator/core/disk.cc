@@ -23,23 +23,26 @@ void Disk::Finish(DiskJob* job, uint64_t index) {
   bits[offset / 8] = static_cast<char>(bits[offset / 8] | (1 << (offset % 8)));
 }
 
-void Disk::Write(const CommitPlan& plan) {
-  for (const ResultDecision& decision : plan.decisions) {
-    if (decision.kind == ResultDecision::Kind::kRecord) {
-      DiskJob& job = jobs.at(decision.id.job);
-      EXPECT_FALSE(Terminal(job.record.state()));
-      const bool first = job.outcomes.emplace(decision.id.index, decision.outcome).second;
-      EXPECT_TRUE(first) << "a second outcome for request " << decision.id.index;
-      EXPECT_EQ(decision.delete_attempts_row, job.attempts.count(decision.id.index) == 1);
-      job.attempts.erase(decision.id.index);
-      Finish(&job, decision.id.index);
-      AddToSums(decision.outcome, &job.sums);
-    } else if (decision.kind == ResultDecision::Kind::kRetry) {
-      DiskJob& job = jobs.at(decision.id.job);
-      EXPECT_EQ(job.outcomes.count(decision.id.index), 0u);
-      job.attempts[decision.id.index] = decision.attempts;
-    }
+void Disk::Write(const ResultDecision& decision) {
+  if (decision.kind == ResultDecision::Kind::kRecord) {
+    DiskJob& job = jobs.at(decision.id.job);
+    EXPECT_FALSE(Terminal(job.record.state()));
+    const bool first = job.outcomes.emplace(decision.id.index, decision.outcome).second;
+    EXPECT_TRUE(first) << "a second outcome for request " << decision.id.index;
+    EXPECT_EQ(decision.delete_attempts_row, job.attempts.count(decision.id.index) == 1);
+    job.attempts.erase(decision.id.index);
+    Finish(&job, decision.id.index);
+    AddToSums(decision.outcome, &job.sums);
+  } else if (decision.kind == ResultDecision::Kind::kRetry) {
+    DiskJob& job = jobs.at(decision.id.job);
+    EXPECT_EQ(job.outcomes.count(decision.id.index), 0u);
+    job.attempts[decision.id.index] = decision.attempts;
   }
+}
+
+void Disk::Write(const CommitPlan& plan) {
+  for (const ResultDecision& decision : plan.decisions) Write(decision);
+  for (const ResultDecision& loss : plan.losses) Write(loss);
   for (const JobCommand& command : plan.commands) {
     if (command.kind == JobCommand::Kind::kSeal) {
       DiskJob& job = jobs[command.job];

@@ -32,6 +32,7 @@ class Disk {
   std::map<JobNumber, DiskJob> jobs;
 
  private:
+  void Write(const ResultDecision& decision);
   static void Finish(DiskJob* job, uint64_t index);
 };
 

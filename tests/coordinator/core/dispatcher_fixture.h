@@ -40,6 +40,11 @@ class DispatcherFixture : public ::testing::Test {
   absl::Status Run(Kind kind, JobNumber job) { return Run(Command(kind, job)); }
   // A commit that nobody asked for.
   Committed Round() { return Do({}, {}); }
+  // Looks for workers that are overdue, and commits what became of their leases.
+  void Tick() {
+    dispatcher->Tick(clock.Now());
+    while (dispatcher->HasInternalWork()) Round();
+  }
 
   JobNumber NewJob(int64_t total) {
     EXPECT_TRUE(Run(Seal(++last_job, total)).ok());

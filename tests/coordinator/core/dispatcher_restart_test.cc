@@ -82,8 +82,11 @@ TEST_F(DispatcherRestart, AnswersLeftByADeadProcessAreClaimedAndTakenFromTheNext
   ASSERT_TRUE(reply.ok());
   EXPECT_EQ(reply->welcome.drop_size(), 0);
   // What it holds is not handed out again, what nobody holds is.
+  Round();
   dispatcher->OnReport(reply->worker, ReportOf(8, 0), clock.Now());
-  for (const RequestId& id : Plan()) EXPECT_GT(id.index, ids[2].index);
+  const std::vector<RequestId> rest = Plan();
+  EXPECT_EQ(rest[0], ids[3]);
+  for (const RequestId& id : rest) EXPECT_GT(id.index, ids[2].index);
   EXPECT_EQ(Decision(Answered(reply->worker, ids[0])), ResultDecision::Kind::kRecord);
   EXPECT_EQ(Status(job).counts().succeeded(), 1);
 }

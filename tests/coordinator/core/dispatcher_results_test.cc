@@ -80,7 +80,7 @@ TEST_F(DispatcherResults, AnAnswerInTheSameCommitAsAFailureWins) {
   const RequestId id = Plan()[0];
   dispatcher->OnStreamClosed(lost, clock.Now());
   clock.Advance(options.lease_ttl + absl::Seconds(1));
-  dispatcher->Tick(clock.Now());
+  Tick();
   const WorkerNumber holder = Connect("holder");
   ASSERT_EQ(Plan().size(), 1u);
   const Committed done = Do({Failed(holder, id), Answered(lost, id)});
@@ -238,7 +238,7 @@ TEST_F(DispatcherResults, AFailureOfSomeoneWhoDoesNotHoldTheRequestIsDropped) {
   const WorkerNumber lost = Connect("lost");
   const RequestId id = Plan()[0];
   clock.Advance(absl::Seconds(31));
-  dispatcher->Tick(clock.Now());
+  Tick();
   EXPECT_EQ(Decision(Failed(lost, id)), Decided::kDrop);
   dispatcher->OnStreamClosed(lost, clock.Now());
   const WorkerNumber other = Connect("other");
@@ -254,7 +254,7 @@ TEST_F(DispatcherResults, ALateAnswerIsTakenAndTheOtherCopyRevoked) {
   const std::vector<RequestId> ids = Plan();
   ASSERT_EQ(ids.size(), 3u);
   clock.Advance(absl::Seconds(31));
-  dispatcher->Tick(clock.Now());
+  Tick();
   EXPECT_EQ(dispatcher->lapsed_leases(), 1);
   EXPECT_EQ(Status(job).counts().pending(), 3);
   // The first from the queue itself, the second while another worker has it.
@@ -278,7 +278,7 @@ TEST_F(DispatcherResults, ALateAnswerRemovesAWaitingRetry) {
   const WorkerNumber lost = Connect("lost");
   const RequestId id = Plan()[0];
   clock.Advance(absl::Seconds(31));
-  dispatcher->Tick(clock.Now());
+  Tick();
   const WorkerNumber other = Connect("other");
   ASSERT_EQ(Plan().size(), 1u);
   Do({Failed(other, id)});
@@ -296,7 +296,7 @@ TEST_F(DispatcherResults, AResultIsASignOfLife) {
   clock.Advance(absl::Seconds(20));
   Do({Answered(worker, ids[0])});
   clock.Advance(absl::Seconds(20));
-  dispatcher->Tick(clock.Now());
+  Tick();
   EXPECT_EQ(dispatcher->lapsed_leases(), 0);
 }
 

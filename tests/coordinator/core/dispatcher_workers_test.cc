@@ -13,7 +13,7 @@ class DispatcherWorkers : public DispatcherFixture {
   }
   void AdvanceAndTick(absl::Duration d) {
     clock.Advance(d);
-    dispatcher->Tick(clock.Now());
+    Tick();
   }
 };
 
@@ -152,6 +152,8 @@ TEST_F(DispatcherWorkers, ANewProcessOfTheSameNameFreesTheOldOnesLeases) {
   dispatcher->OnStreamClosed(old, clock.Now());
   EXPECT_EQ(Status(job).counts().in_flight(), 16);
   ASSERT_TRUE(dispatcher->OnHello(HelloOf("w", "third"), clock.Now(), clock.WallNow()).ok());
+  EXPECT_TRUE(dispatcher->HasInternalWork());
+  Round();
   EXPECT_EQ(Status(job).counts().in_flight(), 0);
 }
 
