@@ -71,8 +71,11 @@ void Dispatcher::Impl::Load(std::vector<LoadedJob> loaded, MonotonicTime now) {
           static_cast<uint64_t>(made->record.total()), from.finished_bitmaps,
           static_cast<uint64_t>(made->record.lease_frontier()), holes_open_at);
       for (const auto& [index, attempts] : from.attempts) {
-        made->attempts[index] = {attempts.charged(), attempts.lost_workers()};
-        made->queue->SetCaution(index, CautionFor(attempts.lost_workers()));
+        RequestAttempts& to = made->attempts[index];
+        to.charged = attempts.charged();
+        to.lost_workers = attempts.lost_workers();
+        to.broke = attempts.last_class() == v1::ERROR_CLASS_CONNECTION_ERROR;
+        made->queue->SetCaution(index, made->CautionOf(to));
       }
       made->queue->Advance(now);
       if (static_cast<int64_t>(made->queue->finished()) !=

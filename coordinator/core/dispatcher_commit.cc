@@ -286,7 +286,12 @@ void Dispatcher::Impl::ApplyDecision(const ResultDecision& decision, MonotonicTi
   } else if (decision.kind == ResultDecision::Kind::kRetry) {
     Job* job = jobs.Find(decision.id.job);
     job->queue->RetryAt(decision.id.index, due);
-    job->attempts[decision.id.index].charged = decision.attempts.charged();
+    RequestAttempts& attempts = job->attempts[decision.id.index];
+    if (decision.attempts.charged() > attempts.charged) {
+      attempts.charged = decision.attempts.charged();
+      attempts.broke = decision.attempts.last_class() == v1::ERROR_CLASS_CONNECTION_ERROR;
+    }
+    job->queue->SetCaution(decision.id.index, job->CautionOf(attempts));
   }
 }
 
@@ -297,7 +302,6 @@ void Dispatcher::Impl::ApplyLoss(const ResultDecision& decision, WorkerNumber wo
     RequestAttempts& attempts = job->attempts[decision.id.index];
     attempts.lost_workers = decision.attempts.lost_workers();
     attempts.lost_with = worker;
-    job->queue->SetCaution(decision.id.index, CautionFor(attempts.lost_workers));
   }
   ApplyDecision(decision, now, now);
   // Its next attempt is due at once.

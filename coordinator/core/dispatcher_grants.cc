@@ -1,5 +1,6 @@
 // What goes out now: who wants how much (batch_sizer), from which jobs (fair_share).
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -13,10 +14,11 @@ namespace nightshift {
 // A job with requests that could go out now.
 struct Dispatcher::Impl::Source {
   Job* job;
-  ShareCandidate share;  // `available`: ordinary ones
-  int64_t suspects;
-  int64_t accused;
+  ShareCandidate share;  // without what is available
+  std::array<int64_t, kCautions> available;
   bool granted = false;
+
+  int64_t Available(Caution caution) const { return available[static_cast<size_t>(caution)]; }
 };
 
 // A backend that could take requests of some running job.
@@ -45,14 +47,13 @@ std::vector<Dispatcher::Impl::Source> Dispatcher::Impl::FindSources(
     *next_due = std::min(*next_due, job->queue->NextDue());
     rest += job->unfinished();
     if (job->queue->available() == 0) continue;
-    const auto available = [job](Caution caution) {
-      return static_cast<int64_t>(job->queue->available(caution));
-    };
-    sources.push_back({job,
-                       {job->record.options().priority(),
-                        static_cast<int64_t>(job->queue->leased()), available(Caution::kOrdinary)},
-                       available(Caution::kSuspect),
-                       available(Caution::kAccused)});
+    Source& source = sources.emplace_back();
+    source.job = job;
+    source.share = {job->record.options().priority(), static_cast<int64_t>(job->queue->leased()),
+                    0};
+    for (int i = 0; i < kCautions; ++i) {
+      source.available[i] = static_cast<int64_t>(job->queue->available(static_cast<Caution>(i)));
+    }
   }
   return sources;
 }
@@ -123,28 +124,25 @@ void Dispatcher::Impl::AddToGrant(const Taker& taker, Source* source, int64_t co
   job->rate.Start(now);
   source->granted = true;
   source->share.in_flight += count;
-  switch (caution) {
-    case Caution::kOrdinary:
-      source->share.available -= count;
-      break;
-    case Caution::kSuspect:
-      source->suspects -= count;
-      break;
-    case Caution::kAccused:
-      source->accused -= count;
-      break;
-  }
+  source->available[static_cast<size_t>(caution)] -= count;
 }
 
 Grant Dispatcher::Impl::MakeGrant(const Taker& taker, int64_t count, std::vector<Source>* sources,
                                   MonotonicTime now) {
-  int64_t suspects_left = std::max<int64_t>(
-      0, kSuspectsPerWorker - leases.CountOf(taker.worker->number, Caution::kSuspect));
+  // The careful ones first, in what room there is for them.
+  constexpr Caution kShared[] = {Caution::kLone, Caution::kSuspect, Caution::kOrdinary};
+  std::array<int64_t, kCautions> room{};
+  for (const Caution caution : kShared) {
+    const int64_t held = leases.CountOf(taker.worker->number, caution);
+    room[static_cast<size_t>(caution)] = std::max<int64_t>(0, HeldMax(caution) - held);
+  }
   std::vector<Source*> from;
   std::vector<ShareCandidate> candidates;
   for (Source& source : *sources) {
     ShareCandidate share = source.share;
-    share.available += std::min(source.suspects, suspects_left);
+    for (const Caution caution : kShared) {
+      share.available += std::min(source.Available(caution), room[static_cast<size_t>(caution)]);
+    }
     if (share.available > 0 &&
         workers.Serves(&taker.backend(), model_sets, source.job->model_set)) {
       from.push_back(&source);
@@ -157,13 +155,15 @@ Grant Dispatcher::Impl::MakeGrant(const Taker& taker, int64_t count, std::vector
   grant.worker = taker.worker->number;
   grant.backend = taker.backend().name;
   for (size_t i = 0; i < from.size(); ++i) {
-    Source* source = from[i];
-    const int64_t suspects = std::min({shares[i], source->suspects, suspects_left});
-    suspects_left -= suspects;
-    AddToGrant(taker, source, suspects, Caution::kSuspect, &grant, now);
-    // Less than its share when another job has had the room for suspects: the next plan makes up.
-    AddToGrant(taker, source, std::min(shares[i] - suspects, source->share.available),
-               Caution::kOrdinary, &grant, now);
+    // Less than its share when another job has had the room: the next plan makes up for it.
+    int64_t left = shares[i];
+    for (const Caution caution : kShared) {
+      int64_t& room_left = room[static_cast<size_t>(caution)];
+      const int64_t some = std::min({left, from[i]->Available(caution), room_left});
+      AddToGrant(taker, from[i], some, caution, &grant, now);
+      room_left -= some;
+      left -= some;
+    }
   }
   return grant;
 }
@@ -181,8 +181,10 @@ Dispatcher::Impl::Trials Dispatcher::Impl::PlanTrials(const std::vector<Source>&
   bool accused = false;
   bool other_work = false;
   for (const Source& source : sources) {
-    accused |= source.accused > 0;
-    other_work |= source.share.available + source.suspects > 0;
+    accused |= source.Available(Caution::kAccused) > 0;
+    for (const Caution caution : {Caution::kOrdinary, Caution::kSuspect, Caution::kLone}) {
+      other_work |= source.Available(caution) > 0;
+    }
   }
   if (!accused) return trials;
   int64_t connected = 0;
@@ -200,8 +202,8 @@ Dispatcher::Impl::Trials Dispatcher::Impl::PlanTrials(const std::vector<Source>&
     if (held >= least || !MayTry(*taker.worker, now)) continue;
     bool serves = false;
     for (const Source& source : sources) {
-      serves |=
-          source.accused > 0 && workers.Serves(&taker.backend(), model_sets, source.job->model_set);
+      serves |= source.Available(Caution::kAccused) > 0 &&
+                workers.Serves(&taker.backend(), model_sets, source.job->model_set);
     }
     if (!serves) continue;
     least = held;
@@ -216,7 +218,7 @@ Grant Dispatcher::Impl::MakeTrial(const Taker& taker, std::vector<Source>* sourc
   grant.worker = taker.worker->number;
   grant.backend = taker.backend().name;
   for (Source& source : *sources) {
-    if (source.accused == 0 ||
+    if (source.Available(Caution::kAccused) == 0 ||
         !workers.Serves(&taker.backend(), model_sets, source.job->model_set)) {
       continue;
     }

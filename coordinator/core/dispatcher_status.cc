@@ -132,7 +132,7 @@ void Dispatcher::Impl::CheckConsistent() const {
         static_cast<int64_t>(job->queue->finished()) == job->sums.succeeded() + job->sums.failed(),
         absl::StrCat("job ", job->record.id(), ": sums and bitmap disagree"));
     for (const auto& [index, attempts] : job->attempts) {
-      NIGHTSHIFT_CHECK(job->queue->CautionOf(index) == CautionFor(attempts.lost_workers),
+      NIGHTSHIFT_CHECK(job->queue->CautionOf(index) == job->CautionOf(attempts),
                        absl::StrCat("request ", index, " is handed out with the wrong caution"));
     }
     for (const uint64_t index : job->queue->Leased()) {

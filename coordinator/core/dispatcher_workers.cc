@@ -134,7 +134,7 @@ void Dispatcher::Impl::NoteAlive(Worker* worker, WorkerState before) {
       if (attempts.lost_with != worker->number) continue;
       attempts.lost_with = 0;
       --attempts.lost_workers;
-      job->queue->SetCaution(index, CautionFor(attempts.lost_workers));
+      job->queue->SetCaution(index, job->CautionOf(attempts));
     }
   }
 }

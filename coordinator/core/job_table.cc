@@ -6,8 +6,16 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "coordinator/core/job_id.h"
+#include "coordinator/core/retry_policy.h"
 
 namespace nightshift {
+
+Caution Job::CautionOf(const RequestAttempts& failed) const {
+  const int32_t wanted = record.options().max_attempts();
+  const int32_t attempts_max = wanted > 0 ? wanted : kMaxAttemptsDefault;
+  return CautionFor(failed.lost_workers,
+                    failed.broke ? attempts_max - failed.charged : kAttemptsPlenty);
+}
 
 Job* JobTable::Add(std::unique_ptr<Job> job) {
   Job* added = job.get();

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "coordinator/core/ids.h"
 #include "coordinator/core/pending_queue.h"
+#include "coordinator/core/poison.h"
 #include "coordinator/core/rate_meter.h"
 #include "nightshift/v1/record.pb.h"
 
@@ -30,6 +31,8 @@ struct RequestAttempts {
   // The last of them, while it may still turn out to be alive; 0: none, or of an earlier run of the
   // coordinator.
   WorkerNumber lost_with = 0;
+  // The last charged attempt ended with its connection.
+  bool broke = false;
 };
 
 struct Job {
@@ -52,6 +55,8 @@ struct Job {
   bool closing = false;
 
   bool ended() const { return queue == nullptr; }
+  // How a request with these attempts goes out.
+  Caution CautionOf(const RequestAttempts& attempts) const;
   // Without an outcome, and without one that is being written.
   int64_t unfinished() const {
     return static_cast<int64_t>(queue->total() - queue->finished() - queue->committing());

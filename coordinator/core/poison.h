@@ -24,6 +24,20 @@
 //     has lived for `lease_ttl`. A fleet whose workers never live that long never tries them.
 // A worker with an accused request is given kTrialPatience times lease_ttl to come back.
 //
+// A backend that dies breaks the connection of every request that it is working on, and each is
+// charged an attempt, the one that killed it among them. So that the others do not share its fate
+// to the end, a request whose last charged attempt ended with its connection goes out with caution
+// too, by the attempts that it has left:
+//
+//   four or more   as any other; the waits before the next attempt scatter those that were together
+//   three          as a suspect
+//   two or one     lone: one of them in a worker at a time, beside whatever else it does
+//
+// So a request that kills its backends fails when its own attempts are used up (max_attempts of the
+// job), and those that were with it each time have two left. Where workers share a server, lone
+// requests of two workers may meet there; and a job with one attempt has none to lose.
+// Broken connections are common in some networks: nothing ever stands still for this.
+//
 // Bounds. A request that kills workers costs at most three of them; one more for each time that the
 // coordinator itself went down between such a death and its commit, or was down when it happened
 // (nobody can tell then what the worker held); up to kLostMax while other workers die at the same
@@ -38,13 +52,14 @@
 #define NIGHTSHIFT_COORDINATOR_CORE_POISON_H_
 
 #include <cstdint>
+#include <limits>
 
 #include "absl/time/time.h"
 
 namespace nightshift {
 
-enum class Caution : uint8_t { kOrdinary, kSuspect, kAccused };
-inline constexpr int kCautions = 3;
+enum class Caution : uint8_t { kOrdinary, kSuspect, kLone, kAccused };
+inline constexpr int kCautions = 4;
 
 // Few leave few to be tried alone when their worker dies (each takes a call's time in which the
 // worker does nothing else); many clear the innocent sooner.
@@ -57,7 +72,13 @@ inline constexpr int kTrialPatience = 3;
 // together: reports come every second.
 inline constexpr absl::Duration kLostTogether = absl::Seconds(5);
 
-Caution CautionFor(int32_t lost_workers);
+// `attempts_left`: of a request whose last charged attempt ended with its connection; of others
+// kAttemptsPlenty.
+Caution CautionFor(int32_t lost_workers, int32_t attempts_left);
+inline constexpr int32_t kAttemptsPlenty = std::numeric_limits<int32_t>::max();
+
+// How many requests with this caution one worker may hold; for kAccused see TrialsMax.
+int64_t HeldMax(Caution caution);
 
 // Whether the loss of a worker ends the request. `lost_before`: workers lost over it before this
 // one. `alone`: the worker was given it as accused, and held nothing else. `together`: another

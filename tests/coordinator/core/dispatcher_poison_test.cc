@@ -326,6 +326,41 @@ TEST_F(DispatcherPoison, WhatIsAccusedWaitsForAWorkerThatHasLivedAndSaysSo) {
   EXPECT_EQ(Status(other).counts().pending(), 5);
 }
 
+// A server that dies breaks every connection: the requests that were with the one that killed it
+// must not be charged with it to the end.
+TEST_F(DispatcherPoison, ARequestThatKillsItsBackendFailsAlone) {
+  for (const int32_t attempts_max : {0, 3, 2}) {
+    JobCommand seal = Seal(++last_job, 60);
+    seal.record.mutable_options()->set_max_attempts(attempts_max);
+    ASSERT_TRUE(Run(seal).ok());
+    const WorkerNumber worker = Connect("w", 64);
+    int broken = 0;
+    for (int i = 0; i < 1000 && !Terminal(State(last_job)); ++i) {
+      clock.Advance(absl::Seconds(1));
+      dispatcher->OnReport(worker, ReportOf(64, 0), clock.Now());
+      const GrantPlan plan = dispatcher->PlanGrants(clock.Now());
+      for (const JobNumber job : plan.frontier_moved) ASSERT_TRUE(Run(Kind::kFrontier, job).ok());
+      std::vector<ResultEvent> results;
+      for (const Grant& grant : plan.grants) {
+        const bool dies = std::any_of(grant.items.begin(), grant.items.end(),
+                                      [](const auto& item) { return item.id.index == 7; });
+        broken += dies ? 1 : 0;
+        for (const Grant::Item& item : grant.items) {
+          results.push_back(dies ? Failed(worker, item.id, item.attempt)
+                                 : Answered(worker, item.id));
+          if (dies) results.back().result.set_error_class(v1::ERROR_CLASS_CONNECTION_ERROR);
+        }
+      }
+      Do(results);
+    }
+    EXPECT_EQ(State(last_job), v1::JOB_STATE_COMPLETED);
+    EXPECT_EQ(broken, attempts_max == 0 ? 5 : attempts_max);
+    EXPECT_EQ(Status(last_job).counts().succeeded(), 59) << attempts_max << " attempts";
+    EXPECT_EQ(disk.jobs.at(last_job).outcomes.at(7).error_class(),
+              v1::ERROR_CLASS_CONNECTION_ERROR);
+  }
+}
+
 // A fleet that has other work to do keeps one worker free for the trial; the others go on.
 TEST_F(DispatcherPoison, ABusyFleetTriesWithOneWorker) {
   const JobNumber job = NewJob(100000);

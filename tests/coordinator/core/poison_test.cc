@@ -6,10 +6,19 @@ namespace nightshift {
 namespace {
 
 TEST(Poison, CautionGrowsWithTheWorkersLost) {
-  EXPECT_EQ(CautionFor(0), Caution::kOrdinary);
-  EXPECT_EQ(CautionFor(1), Caution::kSuspect);
-  EXPECT_EQ(CautionFor(2), Caution::kAccused);
-  EXPECT_EQ(CautionFor(9), Caution::kAccused);
+  EXPECT_EQ(CautionFor(0, kAttemptsPlenty), Caution::kOrdinary);
+  EXPECT_EQ(CautionFor(1, kAttemptsPlenty), Caution::kSuspect);
+  EXPECT_EQ(CautionFor(2, kAttemptsPlenty), Caution::kAccused);
+  EXPECT_EQ(CautionFor(9, kAttemptsPlenty), Caution::kAccused);
+}
+
+TEST(Poison, CautionGrowsAsAttemptsEndWithTheirConnections) {
+  EXPECT_EQ(CautionFor(0, 4), Caution::kOrdinary);
+  EXPECT_EQ(CautionFor(0, 3), Caution::kSuspect);
+  EXPECT_EQ(CautionFor(0, 2), Caution::kLone);
+  EXPECT_EQ(CautionFor(1, 4), Caution::kSuspect);
+  EXPECT_EQ(CautionFor(1, 1), Caution::kLone);
+  EXPECT_EQ(CautionFor(2, 1), Caution::kAccused);
 }
 
 TEST(Poison, TheThirdLossConvictsWhatWasAlone) {
