@@ -104,6 +104,22 @@ TEST_F(RecoveryTest, EndedJobComesBackByItsRowAlone) {
   EXPECT_EQ(CountBits(bitmaps.at(0)), 5u);
 }
 
+// R14: however many have ended before it, the one that runs goes on. R12: and that they all have
+// requests of the same names means nothing.
+TEST_F(RecoveryTest, TheNewestOfManyJobsGoesOn) {
+  for (int i = 0; i < 200; ++i) world_->SubmitJob(2);
+  ASSERT_TRUE(world_->FinishAll().ok());
+  const JobNumber running = world_->SubmitJob(10);
+  ASSERT_TRUE(world_->Answer(*world_->Lease(4)).ok());
+  Restart();
+  EXPECT_EQ(world_->dispatcher().ListJobs().size(), 201u);
+  EXPECT_EQ(world_->Status(running).state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(world_->Status(running).counts().succeeded(), 4);
+  ASSERT_TRUE(world_->FinishAll().ok());
+  EXPECT_EQ(world_->Status(running).counts().succeeded(), 10);
+  EXPECT_EQ(world_->Lines(running, v1::ReadOutputRequest::RESULTS).size(), 10u);
+}
+
 TEST_F(RecoveryTest, LoadingReadsNeitherRequestsNorOutcomes) {
   world_->SubmitJob(50);
   ASSERT_TRUE(world_->Answer(*world_->Lease(20)).ok());

@@ -1,14 +1,18 @@
 // The same life on the store that people use.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "storage/rocksdb_store.h"
 #include "tests/coordinator/jobs/crash_scenario.h"
 #include "tests/coordinator/jobs/job_world.h"
+#include "tests/coordinator/jobs/lifecycle_race.h"
 #include "tests/storage/temp_folder.h"
 
 namespace nightshift {
@@ -35,6 +39,17 @@ class RocksDbJobsTest : public testing::Test {
 
 TEST_F(RocksDbJobsTest, AnyCommitMayBeTheLast) {
   CrashEverywhere([this](bool fresh) -> Store& { return Open(fresh); }, 7);
+}
+
+// NIGHTSHIFT_RACES for a long run.
+TEST_F(RocksDbJobsTest, JobsThatAreRacedOverEndOnce) {
+  int rounds = 100;
+  if (const char* given = std::getenv("NIGHTSHIFT_RACES"); given != nullptr) {
+    NIGHTSHIFT_CHECK(absl::SimpleAtoi(given, &rounds), "NIGHTSHIFT_RACES is no number");
+  }
+  for (const auto& [state, count] : RaceLifecycles(Open(true), rounds)) {
+    std::printf("%s %d\n", state.c_str(), count);
+  }
 }
 
 TEST_F(RocksDbJobsTest, JobGoesThroughAndIsRead) {
