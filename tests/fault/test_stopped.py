@@ -5,7 +5,7 @@ who called when.
 
 Sizes come from the environment; these are the gate's:
 NIGHTSHIFT_WORKER_STOPS (2), NIGHTSHIFT_COORDINATOR_STOPS (1), NIGHTSHIFT_STOPPED_AT_ONCE (2, of three more
-workers than that), NIGHTSHIFT_STOP_LEASE_TTL (2, seconds), NIGHTSHIFT_SEED.
+workers than that), NIGHTSHIFT_STOP_LEASE_TTL (3, seconds), NIGHTSHIFT_SEED.
 """
 import os
 import random
@@ -21,11 +21,13 @@ from nightshift_testing import TestCase
 WORKER_STOPS = int(os.environ.get("NIGHTSHIFT_WORKER_STOPS", "2"))
 COORDINATOR_STOPS = int(os.environ.get("NIGHTSHIFT_COORDINATOR_STOPS", "1"))
 AT_ONCE = int(os.environ.get("NIGHTSHIFT_STOPPED_AT_ONCE", "2"))
-LEASE_TTL = int(os.environ.get("NIGHTSHIFT_STOP_LEASE_TTL", "2"))
+LEASE_TTL = int(os.environ.get("NIGHTSHIFT_STOP_LEASE_TTL", "3"))
 SEED = int(os.environ.get("NIGHTSHIFT_SEED", random.randrange(1 << 30)))
 
 LATENCY = 0.4
 CONCURRENCY = 6
+# The coordinator takes notice of its own pauses from five seconds on; a lease of less than half of that
+# would lapse in one that it does not notice.
 STOP = 2.0 * LEASE_TTL
 # From the end of a call to the coordinator's having its answer, seconds; a worker stopped in between
 # could not deliver it.
