@@ -174,8 +174,9 @@ class WorkerImpl final : public Worker {
       MutexLock lock(&mutex_);
       while (!aborted_ && !(drained_ && idle_) && WaitLocked(deadline)) {
       }
-      if (drained_ && idle_) return true;
-      unanswered_ = held_.load(std::memory_order_relaxed);
+      // What Abort gave up is not done, even if nothing is left of it by now.
+      if (drained_ && idle_ && !aborted_) return true;
+      if (!aborted_) unanswered_ = held_.load(std::memory_order_relaxed);
     }
     // Hands back the rest. An answer that is not acknowledged by the end of this waits in the
     // spool; without one it goes with the process, and its request is called again.
@@ -188,10 +189,13 @@ class WorkerImpl final : public Worker {
   }
 
   void Abort() override {
+    {
+      MutexLock lock(&mutex_);
+      if (!aborted_) unanswered_ = held_.load(std::memory_order_relaxed);
+      aborted_ = true;
+      changed_.SignalAll();
+    }
     loop_->Post([this] { GiveUp(); });
-    MutexLock lock(&mutex_);
-    aborted_ = true;
-    changed_.SignalAll();
   }
 
   absl::Duration IdleFor() const override {
@@ -305,7 +309,7 @@ class WorkerImpl final : public Worker {
   MonotonicTime idle_since_ ABSL_GUARDED_BY(mutex_);
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;  // the runner knows that it is draining
   bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
-  int64_t unanswered_ ABSL_GUARDED_BY(mutex_) = 0;  // what the last Drain gave up
+  int64_t unanswered_ ABSL_GUARDED_BY(mutex_) = 0;  // what Abort or the last Drain gave up
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;     // the link has ended in order
 
   std::thread thread_;

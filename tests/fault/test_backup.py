@@ -174,7 +174,7 @@ class Refused(TestCase):
     def test_what_is_not_there_is_said(self):
         self.refused(2, "there is no backup 7 in", "backup", "restore", "7", "--data-dir", "e", "--backup-dir", "d-backups")
         self.refused(2, "holds no backups", "backup", "restore", "--data-dir", "e")
-        self.refused(2, "names no folder", "backup", "restore", "--data-dir", "", "--backup-dir", "d-backups")
+        self.refused(2, "is empty", "backup", "restore", "--data-dir", "", "--backup-dir", "d-backups")
         self.refused(2, "is no backup's number", "backup", "restore", "newest", "--data-dir", "e")
         self.refused(2, "unknown word", "backup", "make")
         self.refused(2, "needs create.list.restore", "backup")

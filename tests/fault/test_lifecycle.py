@@ -48,7 +48,7 @@ class Lifecycle(TestCase):
 
     def files(self, job):
         for kind in ("results", "errors"):
-            code, _, err = run(kind, job, *self.where, "-o", self.path(kind))
+            code, _, err = run(kind, job, *self.where, "--force", "-o", self.path(kind))
             self.assertEqual(code, 0, err)
         code, out, err = run("audit", *self.where)
         self.assertEqual(code, 0, out + err)

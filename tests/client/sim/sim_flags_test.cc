@@ -33,7 +33,7 @@ std::string Describe(const SimServerOptions& o) {
       absl::StrCat(o.cerebras.tokens_per_second, "|", o.cerebras.requests_per_minute, "|",
                    o.cerebras.tokens_per_minute, "|", o.cerebras.requests_per_day, "|",
                    o.cerebras.tokens_per_day, "|", o.cerebras.in_flight_max, "|",
-                   o.cerebras.refund_unused));
+                   o.cerebras.refund_unused, "|", o.cerebras.limit_headers));
 }
 
 TEST(SimFlagsTest, DefaultsInTheTableAreTheDefaultsOfTheOptions) {
@@ -63,7 +63,7 @@ TEST(SimFlagsTest, EachFlagChangesAMemberOfItsOwn) {
         text = "77ms";
         break;
       case SimFlagType::kSwitch:
-        text = name == "directives" ? "false" : "true";
+        text = name == "directives" || name == "limit-headers" ? "false" : "true";
         break;
       case SimFlagType::kChoice:
         text = "gpu";
