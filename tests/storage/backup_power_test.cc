@@ -31,8 +31,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kCommitsFirst = 40;
-// About what a backup of such a store takes.
-constexpr uint64_t kOperationsOfBackup = 110;
+// About what two backups of such a store take, so that as a rule one is confirmed before the cut.
+constexpr uint64_t kOperationsOfBackups = 400;
 
 absl::StatusOr<std::unique_ptr<DiskStore>> OpenAt(const std::string& path, LossyDisk& disk) {
   RocksDbStoreOptions options;
@@ -62,7 +62,7 @@ class World {
     {
       const auto store = OpenAt(folder_ / "store", disk);
       NIGHTSHIFT_CHECK(store.ok(), store.status().ToString());
-      disk.CutIn(static_cast<int64_t>(1 + random_.Below(kOperationsOfBackup)));
+      disk.CutIn(static_cast<int64_t>(1 + random_.Below(kOperationsOfBackups)));
       std::atomic<bool> done{false};
       std::thread writing([&] {
         const absl::Status status = writer_.Run(**store, 200, [&] { return !done && !disk.off(); });

@@ -293,9 +293,10 @@ void LossyDisk::OnDelete(const std::string& path) {
 }
 
 void LossyDisk::OnFolderSync(const std::string& path) {
-  const std::string relative =
-      fs::path(path).lexically_normal().lexically_relative(folder_).string();
-  const std::string folder = relative == "." ? "" : relative;
+  // Backups name their folders with a slash at the end.
+  std::string folder = fs::path(path).lexically_normal().lexically_relative(folder_).string();
+  while (folder.ends_with('/')) folder.pop_back();
+  if (folder == ".") folder.clear();
   MutexLock lock(&mutex_);
   if (!Counts() || options_.folder_syncs_lie) return;
   std::vector<Change> still_waiting;
