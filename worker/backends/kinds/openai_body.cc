@@ -122,8 +122,9 @@ absl::Status MapMembers(const OpenAiBody& body, absl::Span<const MemberRule> rul
                         Json& into) {
   for (const auto& [key, value] : body.members.items()) {
     if (Holds(kNoMatter, key) || Holds(handled, key)) continue;
-    const auto rule = std::find_if(rules.begin(), rules.end(),
-                                   [&](const MemberRule& one) { return key == one.from; });
+    const auto rule =
+        std::find_if(rules.begin(), rules.end(),
+                     [&name = key](const MemberRule& one) { return name == one.from; });
     if (rule != rules.end() && !value.is_null()) {
       into[rule->to] = value;
     } else if (!SaysNothing(key, value)) {
