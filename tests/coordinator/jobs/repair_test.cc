@@ -206,7 +206,7 @@ TEST_F(RepairTest, RowsOfEndedJobsAreCountedAnew) {
     EXPECT_THAT(repairs->at(0).done(0), HasSubstr("it said 7, 1, 1 and 1"));
     EXPECT_EQ(Findings(*store), "");
     JobWorld world(*store);
-    const v1::Counts& counts = world.Status(kJob).counts();
+    const v1::Counts counts = world.Status(kJob).counts();
     EXPECT_EQ(kind == JobCommand::Kind::kExpire ? counts.expired() : counts.cancelled(), 4);
   }
 }
