@@ -38,14 +38,14 @@
 // requests of two workers may meet there; and a job with one attempt has none to lose.
 // Broken connections are common in some networks: nothing ever stands still for this.
 //
-// Bounds. A request that kills workers costs at most three of them; one more for each time that the
-// coordinator itself went down between such a death and its commit, or was down when it happened
-// (nobody can tell then what the worker held); up to kLostMax while other workers die at the same
-// moment. Many such requests cost three each at most, and share the first two. A request that kills
-// nobody fails only if it is held by three workers that die, the last one while it is alone in it
-// and no other worker dies with it; in a fleet of one worker there is no other, and one loss of
-// power too many at just that time would do it. `run` holds coordinator and worker in one process:
-// nothing there outlives such a death, and nothing is isolated.
+// Bounds. A request that kills workers costs at most three of them; more, two were seen, for each
+// time that the coordinator itself went down between such a death and its commit, or was down when
+// it happened (nobody can tell then what the worker held); up to kLostMax while other workers die
+// at the same moment. Many such requests cost three each at most, and share the first two. A
+// request that kills nobody fails only if it is held by three workers that die, the last one while
+// it is alone in it and no other worker dies with it; in a fleet of one worker there is no other,
+// and one loss of power too many at just that time would do it. `run` holds coordinator and worker
+// in one process: nothing there outlives such a death, and nothing is isolated.
 //
 // Pure; thread-safe.
 #ifndef NIGHTSHIFT_COORDINATOR_CORE_POISON_H_
