@@ -223,6 +223,7 @@ Grant Dispatcher::Impl::MakeTrial(const Taker& taker, std::vector<Source>* sourc
       continue;
     }
     AddToGrant(taker, &source, 1, Caution::kAccused, &grant, now);
+    taker.worker->trial_began = now;
     break;
   }
   return grant;

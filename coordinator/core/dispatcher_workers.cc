@@ -151,6 +151,9 @@ bool Dispatcher::Impl::LostTogether(const Worker& worker) const {
     const bool gone = other.state == WorkerState::kGone;
     if (!gone && other.state != WorkerState::kSilent) continue;
     if (gone ? other.gone_on_trial : OnTrial(number)) continue;
+    // Known to be lost before the trial began: then the trial came of it, and not both of one
+    // cause.
+    if (gone && other.gone_at <= worker.trial_began) continue;
     if (absl::AbsDuration(other.last_heard - worker.last_heard) <= at_most) return true;
   }
   return false;

@@ -5,8 +5,7 @@
 //
 //   ordinary   none lost          goes out in any number
 //   suspect    one                at most kSuspectsPerWorker of them in one worker at a time,
-//   beside
-//                                 whatever else it does, so that its death leads to few
+//                                 beside whatever else it does, so that its death leads to few
 //   accused    two or more        alone, to a worker that holds nothing and gets nothing else, and
 //                                 that has been up for a lease's time to live
 //
@@ -19,7 +18,8 @@
 //   a worker that was draining, or that comes back with the same session (a partition, a machine
 //     that stood still), however late: what was counted is taken back;
 //   a death together with another worker's that had nothing on trial (a rack loses its power): it
-//     counts, but convicts only from kLostMax on;
+//     counts, but convicts only from kLostMax on. One that was known when the trial began is not
+//     together with it: the trial came of it;
 //   a worker that dies young, since it may be what is broken: accused requests wait for one that
 //     has lived for `lease_ttl`. A fleet whose workers never live that long never tries them.
 // A worker with an accused request is given kTrialPatience times lease_ttl to come back.
@@ -38,14 +38,14 @@
 // requests of two workers may meet there; and a job with one attempt has none to lose.
 // Broken connections are common in some networks: nothing ever stands still for this.
 //
-// Bounds. A request that kills workers costs at most three of them; more, two were seen, for each
-// time that the coordinator itself went down between such a death and its commit, or was down when
-// it happened (nobody can tell then what the worker held); up to kLostMax while other workers die
-// at the same moment. Many such requests cost three each at most, and share the first two. A
-// request that kills nobody fails only if it is held by three workers that die, the last one while
-// it is alone in it and no other worker dies with it; in a fleet of one worker there is no other,
-// and one loss of power too many at just that time would do it. `run` holds coordinator and worker
-// in one process: nothing there outlives such a death, and nothing is isolated.
+// Bounds. A request that kills workers costs at most three of them; one more for each time that the
+// coordinator itself went down between such a death and its commit, or was down when it happened
+// (nobody can tell then what the worker held); up to kLostMax while other workers die at the same
+// moment. Many such requests cost three each at most, and share the first two. A request that kills
+// nobody fails only if it is held by three workers that die, the last one while it is alone in it
+// and no other worker dies with it; in a fleet of one worker there is no other, and one loss of
+// power too many at just that time would do it. `run` holds coordinator and worker in one process:
+// nothing there outlives such a death, and nothing is isolated.
 //
 // Pure; thread-safe.
 #ifndef NIGHTSHIFT_COORDINATOR_CORE_POISON_H_

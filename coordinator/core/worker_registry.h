@@ -52,6 +52,7 @@ struct Worker {
   MonotonicTime last_heard;
   MonotonicTime stream_closed_at;  // while no stream is open
   MonotonicTime gone_at;
+  MonotonicTime trial_began;      // when it was last given an accused request by itself
   bool gone_on_trial = false;     // when it was last lost, all it held was one accused request
   std::vector<Backend> backends;  // only ever grows: leases name a place in it
 };

@@ -151,6 +151,19 @@ TEST_P(DispatcherPoisonFleets, OnePoisonRequestAmongFiveThousandCostsThreeWorker
   EXPECT_TRUE(disk.jobs.at(job).attempts.empty());
 }
 
+// Workers that have been up for long try an accused request at once. The death that accused it is
+// just over then, and is not taken for one of the same cause.
+TEST_P(DispatcherPoisonFleets, DeathsInQuickSuccessionAreNotTakenForOne) {
+  new_names = std::get<1>(GetParam());
+  MakeFleet(std::get<0>(GetParam()));
+  for (int i = 0; i < 200; ++i) Step();
+  const JobNumber job = NewJob(5000);
+  poison = {2345};
+  StepUntilEnd(job);
+  EXPECT_EQ(Deaths(), 3);
+  EXPECT_EQ(Status(job).counts().failed(), 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, DispatcherPoisonFleets,
                          ::testing::Combine(::testing::Values(1, 2, 3, 9), ::testing::Bool()));
 
