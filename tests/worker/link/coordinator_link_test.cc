@@ -40,9 +40,10 @@ class FakeCoordinator final : public v1::WorkerService::Service {
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage>* stream) override {
     v1::WorkerMessage message;
+    int number = 0;
     {
       MutexLock lock(&monitor_.mutex);
-      ++streams_;
+      number = ++streams_;
       const auto token = context->client_metadata().find("authorization");
       token_ = token == context->client_metadata().end()
                    ? ""
@@ -56,7 +57,9 @@ class FakeCoordinator final : public v1::WorkerService::Service {
       {
         MutexLock lock(&monitor_.mutex);
         received_.push_back(message);
-        replies = std::exchange(replies_, 0);
+        // A stream that was cancelled may still have a message to read; what was ordered since is
+        // its successor's.
+        if (number == streams_) replies = std::exchange(replies_, 0);
         monitor_.changed.SignalAll();
       }
       for (int i = 0; i < replies; ++i) {
@@ -80,7 +83,7 @@ class FakeCoordinator final : public v1::WorkerService::Service {
     MutexLock lock(&monitor_.mutex);
     refuse_ = std::move(status);
   }
-  // The next message is answered by a welcome and `count - 1` leases.
+  // The next message on the newest stream is answered by a welcome and `count - 1` leases.
   void ReplyWith(int count) {
     MutexLock lock(&monitor_.mutex);
     replies_ = count;
