@@ -1,7 +1,6 @@
 #include "client/sim/http_transport.h"
 
 #include <httplib.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -9,7 +8,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <deque>
 #include <thread>
 #include <utility>
 
@@ -17,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/mutex.h"
+#include "base/threads_on_demand.h"
 
 namespace nightshift {
 namespace {
@@ -27,8 +26,7 @@ constexpr int kListenBacklog = 4096;
 // Also how long a connection may be idle.
 constexpr time_t kReadTimeoutSeconds = 300;
 constexpr time_t kWriteTimeoutSeconds = 60;
-// Of a connection's thread. Enough for std::regex, which httplib matches paths with and which
-// recurses with every byte of the path.
+// Of a connection's thread.
 constexpr size_t kStackBytes = size_t{512} << 10;
 constexpr size_t kPathBytesMax = 128;
 
@@ -37,84 +35,7 @@ constexpr absl::string_view kRefusal =
     "Content-Length: 75\r\n\r\n"
     R"({"error":{"message":"too many connections","type":"overloaded","code":503}})";
 
-// True on the accepting thread while it turns a connection away.
-thread_local bool refusing = false;
 thread_local HttpExchange* current_exchange = nullptr;
-
-// Threads that are made when they are needed, up to a maximum, and stay.
-class ThreadsOnDemand final : public httplib::TaskQueue {
- public:
-  explicit ThreadsOnDemand(size_t threads_max) : threads_max_(threads_max) {}
-
-  void enqueue(std::function<void()> task) override {
-    {
-      MutexLock lock(&mutex_);
-      if (tasks_.size() < idle_ || AddThread()) {
-        tasks_.push_back(std::move(task));
-        changed_.Signal();
-        return;
-      }
-    }
-    refusing = true;
-    task();
-    refusing = false;
-  }
-
-  void shutdown() override {
-    {
-      MutexLock lock(&mutex_);
-      stopping_ = true;
-      changed_.SignalAll();
-    }
-    // No thread is added any more: enqueue() is called by the thread that calls this.
-    for (const pthread_t thread : threads_) pthread_join(thread, nullptr);
-  }
-
- private:
-  // False at the maximum, and when the system gives no more threads.
-  bool AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (threads_.size() >= threads_max_) return false;
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, kStackBytes);
-    pthread_t thread;
-    const int error = pthread_create(
-        &thread, &attributes,
-        [](void* self) -> void* {
-          static_cast<ThreadsOnDemand*>(self)->Run();
-          return nullptr;
-        },
-        this);
-    pthread_attr_destroy(&attributes);
-    if (error != 0) return false;
-    threads_.push_back(thread);
-    return true;
-  }
-
-  void Run() {
-    while (true) {
-      std::function<void()> task;
-      {
-        MutexLock lock(&mutex_);
-        ++idle_;
-        while (tasks_.empty() && !stopping_) changed_.Wait(&mutex_);
-        --idle_;
-        if (tasks_.empty()) return;
-        task = std::move(tasks_.front());
-        tasks_.pop_front();
-      }
-      task();
-    }
-  }
-
-  const size_t threads_max_;
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
-  size_t idle_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<pthread_t> threads_;  // added to under mutex_, by the accepting thread alone
-};
 
 // What httplib reads from and writes to. Once a call is answered, httplib's own answer, which it
 // insists on, goes nowhere.
@@ -152,7 +73,7 @@ class HttpTransport::Server final : public httplib::Server {
   Server(const HttpTransport::Options& options, Clock& clock, HttpTransport::Handler handler)
       : clock_(clock), handler_(std::move(handler)) {
     const auto threads_max = static_cast<size_t>(options.connections_max);
-    new_task_queue = [threads_max] { return new ThreadsOnDemand(threads_max); };
+    new_task_queue = [threads_max] { return NewThreadsOnDemand(threads_max, kStackBytes); };
     // Without SO_REUSEPORT, which httplib would set: a second server on the port must fail.
     set_socket_options([](socket_t socket) {
       const int yes = 1;
@@ -208,7 +129,7 @@ class HttpTransport::Server final : public httplib::Server {
 
  private:
   bool process_and_close_socket(socket_t fd) override {
-    if (refusing) {
+    if (TurnsAway()) {
       (void)!send(fd, kRefusal.data(), kRefusal.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       shutdown(fd, SHUT_RDWR);
     } else if (Register(fd)) {

@@ -1,7 +1,6 @@
 #include "coordinator/http/http_server.h"
 
 #include <httplib.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,11 +8,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <deque>
 #include <limits>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
@@ -24,6 +21,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
+#include "base/threads_on_demand.h"
 #include "coordinator/http/api_reply.h"
 #include "coordinator/http/http_connection.h"
 
@@ -38,8 +36,7 @@ constexpr absl::Duration kKeepAlive = absl::Seconds(15);
 constexpr absl::Duration kKeepAliveWhenBusy = absl::Milliseconds(100);
 constexpr int kBusyConnections = kHttpConnectionsMax / 2;
 constexpr int kRequestsPerConnectionMax = 1000;
-// Of a connection's thread. Enough for std::regex, which the library matches paths with and which
-// recurses with every byte of the path.
+// Of a connection's thread.
 constexpr size_t kStackBytes = size_t{1} << 20;
 
 // To whoever comes when all connections are taken.
@@ -55,9 +52,6 @@ std::string Refusal() {
       body.size(), "\r\n\r\n", body);
 }
 
-// True on the accepting thread while it turns a connection away.
-thread_local bool refusing = false;
-
 // What the library's handlers have to know of the request on this thread.
 struct Exchange {
   HttpConnection* connection = nullptr;
@@ -67,77 +61,6 @@ struct Exchange {
   std::string request_id;
 };
 thread_local Exchange* exchange = nullptr;
-
-class ThreadsOnDemand final : public httplib::TaskQueue {
- public:
-  void enqueue(std::function<void()> task) override {
-    {
-      MutexLock lock(&mutex_);
-      if (tasks_.size() < idle_ || AddThread()) {
-        tasks_.push_back(std::move(task));
-        changed_.Signal();
-        return;
-      }
-    }
-    refusing = true;
-    task();
-    refusing = false;
-  }
-
-  void shutdown() override {
-    {
-      MutexLock lock(&mutex_);
-      stopping_ = true;
-      changed_.SignalAll();
-    }
-    // No thread is added any more: enqueue() is called by the thread that calls this.
-    for (const pthread_t thread : threads_) pthread_join(thread, nullptr);
-  }
-
- private:
-  // False at the maximum, and when the system gives no more threads.
-  bool AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (threads_.size() >= kHttpConnectionsMax) return false;
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, kStackBytes);
-    pthread_t thread;
-    const int error = pthread_create(
-        &thread, &attributes,
-        [](void* self) -> void* {
-          static_cast<ThreadsOnDemand*>(self)->Run();
-          return nullptr;
-        },
-        this);
-    pthread_attr_destroy(&attributes);
-    if (error != 0) return false;
-    threads_.push_back(thread);
-    return true;
-  }
-
-  void Run() {
-    while (true) {
-      std::function<void()> task;
-      {
-        MutexLock lock(&mutex_);
-        ++idle_;
-        while (tasks_.empty() && !stopping_) changed_.Wait(&mutex_);
-        --idle_;
-        if (tasks_.empty()) return;
-        task = std::move(tasks_.front());
-        tasks_.pop_front();
-      }
-      task();
-    }
-  }
-
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
-  size_t idle_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<pthread_t> threads_;  // added to under mutex_, by the accepting thread alone
-};
 
 // Counts what the library reads and stops it at the limit.
 class LibraryBody final : public HttpBody {
@@ -211,7 +134,7 @@ class LibraryServer final : public HttpServer, private httplib::Server {
  public:
   LibraryServer(Clock& clock, HttpServer::Handler handler)
       : clock_(clock), handler_(std::move(handler)), random_(Random::FromSystem()) {
-    new_task_queue = [] { return new ThreadsOnDemand; };
+    new_task_queue = [] { return NewThreadsOnDemand(kHttpConnectionsMax, kStackBytes); };
     // Without SO_REUSEPORT, which the library would set: a second server on the port must fail.
     set_socket_options([](socket_t socket) {
       const int on = 1;
@@ -319,7 +242,7 @@ class LibraryServer final : public HttpServer, private httplib::Server {
   }
 
   bool process_and_close_socket(socket_t fd) override {
-    if (refusing) {
+    if (TurnsAway()) {
       const std::string refusal = Refusal();
       (void)!send(fd, refusal.data(), refusal.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       ::shutdown(fd, SHUT_RDWR);

@@ -1,4 +1,5 @@
-// What the runner does with leases and with the ends of calls; with backends in trouble: runner_backend_test.cc.
+// What the runner does with leases and with the ends of calls; with backends in trouble:
+// runner_backend_test.cc.
 #include <gmock/gmock.h>
 
 #include "absl/strings/match.h"
