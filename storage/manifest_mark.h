@@ -30,8 +30,8 @@ class ManifestMarker final : public rocksdb::EventListener {
   ManifestMarker();
   ~ManifestMarker() override;
 
-  // Also to be called once when the store has been opened. A failure is logged and otherwise
-  // ignored.
+  // Also to be called once when the store has been opened, and before it is closed. A failure is
+  // logged and otherwise ignored.
   void Mark(rocksdb::DB& db);
 
   void OnFlushCompleted(rocksdb::DB* db, const rocksdb::FlushJobInfo&) override { Mark(*db); }

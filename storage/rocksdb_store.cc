@@ -47,6 +47,7 @@ absl::StatusOr<uint64_t> MachineFreeBytes(const std::string& path) {
 struct Database {
   FolderLock lock;  // given up last
   std::shared_ptr<HealthLatch> health = std::make_shared<HealthLatch>();
+  std::shared_ptr<ManifestMarker> marker = std::make_shared<ManifestMarker>();
   std::unique_ptr<rocksdb::DB> db;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;  // all that exist, ours and strangers
   std::array<rocksdb::ColumnFamilyHandle*, kFamilyCount> families{};
@@ -54,6 +55,8 @@ struct Database {
   ~Database() {
     if (db == nullptr) return;
     rocksdb::CancelAllBackgroundWork(db.get(), /*wait=*/true);
+    // RocksDB tells no listener of what it finishes while it shuts down.
+    marker->Mark(*db);
     for (rocksdb::ColumnFamilyHandle* handle : handles) db->DestroyColumnFamilyHandle(handle);
     // All that was acknowledged is synced already: an error here takes nothing away.
     db->Close().PermitUncheckedError();
@@ -309,8 +312,7 @@ absl::Status OpenDatabase(const RocksDbStoreOptions& options, const RocksDbDisk&
                           Database& database) {
   rocksdb::DBOptions db_options = MakeDbOptions(options, database.health);
   if (disk.env != nullptr) db_options.env = disk.env;
-  const auto marker = std::make_shared<ManifestMarker>();
-  db_options.listeners.push_back(marker);
+  db_options.listeners.push_back(database.marker);
   RETURN_IF_ERROR(CheckLogTails(options.path));
   RETURN_IF_ERROR(CheckManifestMark(*db_options.env->GetFileSystem(), options.path));
   RETURN_IF_ERROR(CheckRoomToOpen(options.path, disk));
@@ -323,7 +325,7 @@ absl::Status OpenDatabase(const RocksDbStoreOptions& options, const RocksDbDisk&
       rocksdb::DB::Open(db_options, options.path, descriptors, &database.handles, &db);
   if (!status.ok()) return FromRocksDb(status, "opening it");
   database.db.reset(db);
-  marker->Mark(*db);
+  database.marker->Mark(*db);
   for (int i = 0; i < kFamilyCount; ++i) {
     database.families[static_cast<size_t>(i)] = database.handles[static_cast<size_t>(i) + 1];
   }
