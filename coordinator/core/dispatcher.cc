@@ -74,7 +74,7 @@ void Dispatcher::Impl::Load(std::vector<LoadedJob> loaded, MonotonicTime now) {
         RequestAttempts& to = made->attempts[index];
         to.charged = attempts.charged();
         to.lost_workers = attempts.lost_workers();
-        to.broke = attempts.last_class() == v1::ERROR_CLASS_CONNECTION_ERROR;
+        to.broke = attempts.broke();
         made->queue->SetCaution(index, made->CautionOf(to));
       }
       made->queue->Advance(now);

@@ -75,6 +75,9 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
       decision.attempts.set_lost_workers(attempts.lost_workers);
       decision.attempts.set_last_class(result.error_class());
       decision.attempts.set_last_error(result.error_message());
+      decision.attempts.set_broke(retry.charged > attempts.charged
+                                      ? result.error_class() == v1::ERROR_CLASS_CONNECTION_ERROR
+                                      : attempts.broke);
       *retry_due = now + retry.delay;
     }
   }
@@ -106,7 +109,7 @@ void Dispatcher::Impl::DecideLosses(CommitPlan* plan, absl::Time wall) {
   const std::set<WorkerNumber> gone = lost;
   for (const WorkerNumber number : gone) {
     const Worker* worker = workers.Find(number);
-    const bool together = worker != nullptr && LostTogether(*worker);
+    const bool together = worker != nullptr && worker->gone_on_trial && LostTogether(*worker);
     for (const RequestId& id : leases.HeldBy(number)) {
       if (plan->losses.size() >= kLossesPerCommitMax) return;
       plan->losses.push_back(DecideLoss(id, worker, together, wall));
@@ -145,6 +148,7 @@ ResultDecision Dispatcher::Impl::DecideLoss(const RequestId& id, const Worker* w
     decision.kind = ResultDecision::Kind::kRetry;
     decision.attempts.set_charged(before.charged);
     decision.attempts.set_lost_workers(before.lost_workers + 1);
+    decision.attempts.set_broke(before.broke);
     decision.attempts.set_last_class(v1::ERROR_CLASS_WORKER_CRASHED);
     decision.attempts.set_last_error(absl::StrCat("worker ", name, " died while it held it"));
   }
@@ -287,10 +291,8 @@ void Dispatcher::Impl::ApplyDecision(const ResultDecision& decision, MonotonicTi
     Job* job = jobs.Find(decision.id.job);
     job->queue->RetryAt(decision.id.index, due);
     RequestAttempts& attempts = job->attempts[decision.id.index];
-    if (decision.attempts.charged() > attempts.charged) {
-      attempts.charged = decision.attempts.charged();
-      attempts.broke = decision.attempts.last_class() == v1::ERROR_CLASS_CONNECTION_ERROR;
-    }
+    attempts.charged = decision.attempts.charged();
+    attempts.broke = decision.attempts.broke();
     job->queue->SetCaution(decision.id.index, job->CautionOf(attempts));
   }
 }
@@ -300,8 +302,13 @@ void Dispatcher::Impl::ApplyLoss(const ResultDecision& decision, WorkerNumber wo
   if (decision.kind == ResultDecision::Kind::kRetry) {
     Job* job = jobs.Find(decision.id.job);
     RequestAttempts& attempts = job->attempts[decision.id.index];
-    attempts.lost_workers = decision.attempts.lost_workers();
-    attempts.lost_with = worker;
+    Worker* from = workers.Find(worker);
+    // While this was being written it may have turned out to be alive.
+    if (from == nullptr || from->state == WorkerState::kGone) {
+      ++attempts.lost_workers;
+      attempts.lost_with = worker;
+      if (from != nullptr) from->losses_counted = true;
+    }
   }
   ApplyDecision(decision, now, now);
   // Its next attempt is due at once.

@@ -127,6 +127,7 @@ void Dispatcher::Impl::Lapse(Worker* worker, MonotonicTime now) {
 void Dispatcher::Impl::NoteAlive(Worker* worker, WorkerState before) {
   if (before != WorkerState::kGone || worker->state == WorkerState::kGone) return;
   SetLost(worker->number, false);
+  if (!std::exchange(worker->losses_counted, false)) return;
   // The rows say one more until they are written the next time: too careful, if at all.
   for (const JobNumber number : jobs.active()) {
     Job* job = jobs.Find(number);

@@ -54,6 +54,7 @@ struct Worker {
   MonotonicTime gone_at;
   MonotonicTime trial_began;      // when it was last given an accused request by itself
   bool gone_on_trial = false;     // when it was last lost, all it held was one accused request
+  bool losses_counted = false;    // requests say that they were lost with it
   std::vector<Backend> backends;  // only ever grows: leases name a place in it
 };
 
