@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <system_error>
 #include <utility>
@@ -102,14 +103,20 @@ class CoordinatorImpl final : public Coordinator {
                         absl::StrCat(options_.data_dir, "/files"), temporary_dir_});
   }
 
+  // Whether anyone can ask for the metrics: counting costs something for each result.
+  bool measured() const { return http_ != nullptr; }
+
   absl::Status OpenStore() {
     RETURN_IF_ERROR(CheckNoUnfinishedRestore(options_.data_dir));
     RocksDbStoreOptions store_options;
     store_options.path = StoreDir();
     ASSIGN_OR_RETURN(std::unique_ptr<DiskStore> store, OpenRocksDbStore(store_options));
     disk_store_ = store.get();
-    store_ = NewMeteredStore(std::move(store), clock_,
-                             [this](absl::Duration took) { metrics_.OnStoreCommit(took); });
+    store_ = std::move(store);
+    if (measured()) {
+      store_ = NewMeteredStore(std::move(store_), clock_,
+                               [this](absl::Duration took) { metrics_.OnStoreCommit(took); });
+    }
     RETURN_IF_ERROR(PrepareSchema(*store_));
     RETURN_IF_ERROR(DropUnsealedJobs(*store_));
     // A disk that is full was told above: that is the nearer cause.
@@ -155,11 +162,13 @@ class CoordinatorImpl final : public Coordinator {
     streams_ = std::make_unique<WorkerStreams>(
         *dispatcher_, clock_, [this](WorkerNumber worker) { committer_->DropWaiting(worker); });
     committer_ = std::make_unique<Committer>(
-        CommitterOptions{.observer = &metrics_}, *store_, *dispatcher_, clock_,
-        [this](const Outgoing& outgoing) { streams_->Send(outgoing); },
+        CommitterOptions{.observer = measured() ? &metrics_ : nullptr}, *store_, *dispatcher_,
+        clock_, [this](const Outgoing& outgoing) { streams_->Send(outgoing); },
         [this](absl::Status status) { OnBroken(std::move(status)); });
+    std::function<void(int)> on_lease;
+    if (measured()) on_lease = [this](int requests) { metrics_.OnLease(requests); };
     grant_loop_ = std::make_unique<GrantLoop>(*store_, *dispatcher_, *committer_, *streams_, clock_,
-                                              [this](int requests) { metrics_.OnLease(requests); });
+                                              std::move(on_lease));
     backups_ = std::make_unique<BackupMaker>(
         *disk_store_, *dispatcher_, store_id_, options_.data_dir,
         options_.backup_dir.empty() ? DefaultBackupFolder(options_.data_dir) : options_.backup_dir);

@@ -235,6 +235,9 @@ void Metrics::OnCommit(absl::Span<const ResultEvent> results, const CommitPlan& 
     if (recorded && decision.outcome.kind() == v1::OUTCOME_SUCCEEDED) ++succeeded;
     if (recorded && decision.outcome.kind() == v1::OUTCOME_FAILED) ++failed;
   }
+  for (const ResultDecision& loss : plan.losses) {
+    if (loss.kind == ResultDecision::Kind::kRecord) ++failed;
+  }
   for (const JobCommand& command : plan.commands) {
     failed += static_cast<int64_t>(command.invalid.size());
   }
