@@ -103,6 +103,7 @@ class KilledFleet(TestCase):
             ("called again, lost with a worker", len(lost)),
             ("called again though answered", f"{len(again)} ({share:.3%})"), *rows]), file=sys.stderr)
         self.assertLessEqual(share, REPEATED_MAX)
+        self.assertGreater(submissions.count(0), 0, "no submission of the clerk was acknowledged")
         return groups, again
 
     # A worker that comes with empty hands can call only what the new coordinator has leased to it.

@@ -192,15 +192,18 @@ class Fleet:
 def clerk(fleet, requests=20, every=2.0):
     """A client that goes on handing in small jobs while everything else dies. Yields the codes that its
     submissions ended with: where it is not 0 nothing was promised, though the job may be there."""
-    stop, codes = threading.Event(), []
+    stop, codes, problems = threading.Event(), [], []
 
     def submit():
-        while not stop.wait(every):
-            path, ids = fleet.write_job(requests)
-            code, out, _ = run("submit", path, *fleet.where)
-            codes.append(code)
-            if code == 0:
-                fleet.ledger.acknowledged(out.strip(), ids)
+        try:
+            while not stop.wait(every):
+                path, ids = fleet.write_job(requests)
+                code, out, _ = run("submit", path, *fleet.where)
+                codes.append(code)
+                if code == 0:
+                    fleet.ledger.acknowledged(out.strip(), ids)
+        except Exception as problem:  # raised where the clerk is waited for
+            problems.append(problem)
 
     thread = threading.Thread(target=submit, daemon=True)
     thread.start()
@@ -209,6 +212,8 @@ def clerk(fleet, requests=20, every=2.0):
     finally:
         stop.set()
         thread.join()
+        for problem in problems:
+            raise problem
 
 
 # --- sums over the backend's log ------------------------------------------------------------------
