@@ -194,7 +194,7 @@ void AddAliases(const BackendSpec& spec, BackendProbe& probe) {
 // The usual way: the list of models, and where there is none the server's word about its health.
 void ProbeOpenAi(const BackendTarget& target, Prober& prober, BackendProbe& probe) {
   const BackendKind& kind = target.kind();
-  ProbeAnswer models = prober.Get(kind.models_path);
+  ProbeAnswer models = prober.Get("/v1/models");
   if (!models.Complete()) {
     probe.detail = models.transport.detail;
     return;

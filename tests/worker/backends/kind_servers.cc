@@ -477,8 +477,11 @@ Reply Get(const std::string& kind, const std::string& path) {
     if (path == "/v2") return Answer(200, Json{{"name", "triton"}, {"version", "2.60.0"}});
     return Answer(404, "", "");
   }
-  if (kind == "azure")
+  // Its deployments cannot be listed with a key for calling them; its newer routes list models.
+  if (kind == "azure") {
+    if (path == "/openai/v1/models") return Answer(200, Json{{"data", {{{"id", "m"}}}}});
     return Answer(absl::StartsWith(path, "/openai/models?") ? 200 : 404, std::string("{}"));
+  }
   if (path == "/v1/models") return Answer(200, TraitsOf(kind).models);
   if (kind == "ollama" && path == "/api/version") return Answer(200, Json{{"version", "0.12.0"}});
   if (kind == "tgi" && path == "/info") return Answer(200, Json{{"max_concurrent_requests", 128}});

@@ -434,6 +434,16 @@ TEST(KindProbeTest, ModelsAreListed) {
   EXPECT_TRUE(azure.models.empty());
 }
 
+// Its newer routes list models like everybody's.
+TEST(KindProbeTest, AzuresNewerRoutesListModels) {
+  ScriptedServer server(FakeServer({.kind = "azure"}));
+  const BackendProbe probe = ProbeBackend(
+      *ParseBackendSpec(absl::StrCat("azure=", server.url(), "/openai/v1"), NoEnvironment),
+      absl::Seconds(20));
+  EXPECT_TRUE(probe.reachable);
+  EXPECT_THAT(probe.models, ElementsAre("m"));
+}
+
 TEST(KindProbeTest, BareUrlFindsOutWhoIsThere) {
   struct Row {
     const char* kind;

@@ -31,8 +31,6 @@ struct BackendKind {
   // Asked whether it is ready, where the list of models does not tell.
   const char* health_path = "/health";
   int not_ready_status = 503;
-  // null = it has no list of models.
-  const char* models_path = "/v1/models";
 
   // Deployments of one resource, each at a path with its name, and `?api-version=` behind.
   bool deployments = false;

@@ -36,11 +36,9 @@ absl::Span<const BackendKind> Rows() {
        .server = "Anthropic",
        .key_header = KeyHeader::kXApiKey,
        .header = "anthropic-version: 2023-06-01"},
-      // Its deployments cannot be listed with a key for calling them.
       {.name = "azure",
        .server = "Azure OpenAI",
        .key_header = KeyHeader::kApiKey,
-       .models_path = nullptr,
        .deployments = true},
       {.name = "sim", .server = "nightshift sim"},
   };
