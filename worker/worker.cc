@@ -91,8 +91,7 @@ class WorkerImpl final : public Worker {
         loop_(std::move(loop)),
         spool_(std::move(spool)),
         left_before_(spool_ == nullptr ? 0 : spool_->kept_for_others()),
-        levels_path_(options.concurrency > 0 ? "" : options.levels_path),
-        levels_(options.backends.size()) {
+        levels_path_(options.concurrency > 0 ? "" : options.levels_path) {
     Random random = Random::FromSystem();
     LinkOptions link_options;
     link_options.channel = options.channel;
@@ -246,12 +245,12 @@ class WorkerImpl final : public Worker {
     });
   }
 
-  // On a caller's thread.
+  // After the loop's thread has ended.
   void RememberLevels() const {
     if (levels_path_.empty()) return;
     std::map<std::string, int> levels;
-    for (size_t i = 0; i < levels_.size(); ++i) {
-      const int level = levels_[i].load(std::memory_order_relaxed);
+    for (size_t i = 0; i < level_names_.size(); ++i) {
+      const int level = runner_->settled_level(static_cast<int>(i));
       if (level > 0) levels[level_names_[i]] = level;
     }
     if (levels.empty()) return;
@@ -263,9 +262,6 @@ class WorkerImpl final : public Worker {
 
   // After each round of the loop: what other threads may know.
   void Publish(MonotonicTime now) {
-    for (size_t i = 0; i < levels_.size(); ++i) {
-      levels_[i].store(runner_->settled_level(static_cast<int>(i)), std::memory_order_relaxed);
-    }
     in_flight_.store(runner_->in_flight(), std::memory_order_relaxed);
     held_.store(runner_->held(), std::memory_order_relaxed);
     undelivered_.store(runner_->unacknowledged(), std::memory_order_relaxed);
@@ -298,7 +294,6 @@ class WorkerImpl final : public Worker {
   const int64_t left_before_;
   const std::string levels_path_;
   std::vector<std::string> level_names_;  // by backend; set before any thread
-  std::vector<std::atomic<int>> levels_;
   std::atomic<int> in_flight_{0};
   std::atomic<int64_t> held_{0};
   std::atomic<int64_t> undelivered_{0};

@@ -153,7 +153,7 @@ class Pacer {
     int64_t told_order = 0;
     double told_tokens = -1;
     MonotonicTime told_start;
-    // Tokens per byte of a body: mean and mean deviation, as share of the mean.
+    // Tokens per byte of a body: mean and mean deviation.
     int ratios = 0;
     double ratio;
     double ratio_error;

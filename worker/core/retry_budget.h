@@ -1,4 +1,4 @@
-// How many calls may be tries after failures: one for every two successes, a hundred or so in
+// How many calls may be tries after failures: one for every two answers, a hundred or so in
 // advance, and a few per second in any case. So a backend that fails often is not called several
 // times as often because of it. Those that are over wait; none fails for it.
 //

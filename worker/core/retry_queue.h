@@ -1,5 +1,5 @@
-// Requests that a backend has put off, by when they are due. They hold no slot meanwhile and have
-// used up no attempt.
+// Requests that wait for their time, by when they are due: put off by a backend, which costs no
+// attempt, or tries after failures that the retry budget holds back. They hold no slot meanwhile.
 #ifndef NIGHTSHIFT_WORKER_CORE_RETRY_QUEUE_H_
 #define NIGHTSHIFT_WORKER_CORE_RETRY_QUEUE_H_
 

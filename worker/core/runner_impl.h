@@ -141,7 +141,7 @@ struct Runner::Impl {
   // Calls that began before anything was known of limits, the one that has just ended among them:
   // its reservation is returned.
   Pacer::Reservation ReserveInFlight(const Call& ended, CallId id);
-  // What the call's end says about rate limits. A refusal for a used-up quota is told by OnRefusal.
+  // What the call's end says about rate limits. A refusal for a used-up quota is told by OnUsedUp.
   Pacer::Reservation TellLimits(const Call& call, const CallOutcome& outcome, MonotonicTime now);
   // Fills the free slots of one backend, or of all.
   void Fill(int backend, MonotonicTime now);
@@ -179,7 +179,7 @@ struct Runner::Impl {
   int ReportedLimit(const Backend& backend, MonotonicTime now) const;
   std::string WaitingFor(const Backend& backend, MonotonicTime now) const;
   // Why the limit and the pace are what they are.
-  std::string Explain(const Backend& backend, MonotonicTime now) const;
+  std::string Explain(const Backend& backend, absl::string_view limit, MonotonicTime now) const;
   bool RunsLow(const Backend& backend, MonotonicTime now) const;
   void CheckLow(int backend, MonotonicTime now);
   bool CanReport() const;

@@ -72,14 +72,16 @@ std::string Runner::Impl::WaitingFor(const Backend& backend, MonotonicTime now) 
     return absl::StrCat(backend.pacer.waits_for(), ", ", HumanDuration(paced));
   }
   if (backend.waiting > 0) {
-    return absl::StrCat("room at the backend: ", WithCommas(backend.waiting),
-                        backend.waiting == 1 ? " request was" : " requests were", " put off by it");
+    return absl::StrCat("the time of ", WithCommas(backend.waiting),
+                        backend.waiting == 1 ? " request that waits" : " requests that wait",
+                        " to be tried again");
   }
   return "";
 }
 
-std::string Runner::Impl::Explain(const Backend& backend, MonotonicTime now) const {
-  std::string text = backend.limiter->Explain();
+std::string Runner::Impl::Explain(const Backend& backend, absl::string_view limit,
+                                  MonotonicTime now) const {
+  std::string text(limit);
   if (const std::string pace = backend.pacer.Explain(now); !pace.empty()) {
     absl::StrAppend(&text, "; ", pace);
   }
@@ -128,10 +130,7 @@ void Runner::Impl::ReportNow(MonotonicTime now) {
   report.set_outbox_requests(outbox.requests());
   report.set_outbox_bytes(outbox.bytes());
   for (Backend& backend : backends) {
-    if (std::string why = backend.limiter->Explain(); why != backend.logged) {
-      LogDebug("backend ", backend.told.name(), ": limit ", why);
-      backend.logged = std::move(why);
-    }
+    const std::string limit = backend.limiter->Explain();
     v1::BackendReport& entry = *report.add_backends();
     *entry.mutable_info() = Info(backend);
     entry.set_limit(ReportedLimit(backend, now));
@@ -141,7 +140,11 @@ void Runner::Impl::ReportNow(MonotonicTime now) {
     entry.set_tokens_per_second(backend.tokens.PerSecond(now));
     entry.set_latency_seconds(backend.latency.value());
     entry.set_waiting_for(WaitingFor(backend, now));
-    entry.set_explain(Explain(backend, now));
+    entry.set_explain(Explain(backend, limit, now));
+    if (limit != backend.logged) {
+      LogDebug("backend ", backend.told.name(), ": limit ", limit);
+      backend.logged = limit;
+    }
   }
   link_port.Send(std::move(message));
   last_report = now;

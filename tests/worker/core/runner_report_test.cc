@@ -37,7 +37,8 @@ TEST_F(RunnerReportTest, CountsWhatWaitsToBeTriedAgainAsBuffered) {
   runner_->OnBackendInfo(0, info, Now());
   EXPECT_EQ(LastReport().in_flight(), 2);
   EXPECT_EQ(LastReport().buffered(), 3);  // 0 waits, 3 and 4 are buffered
-  EXPECT_TRUE(absl::StrContains(LastReport().waiting_for(), "1 request was put off"));
+  EXPECT_TRUE(
+      absl::StrContains(LastReport().waiting_for(), "1 request that waits to be tried again"));
   Revoke({0});
   runner_->OnBackendInfo(0, info, Now());
   EXPECT_EQ(LastReport().buffered(), 2);
