@@ -17,10 +17,10 @@ using simdjson::dom::array;
 using simdjson::dom::element;
 using simdjson::dom::object;
 
-// A parser keeps memory of about 15 times the largest document it has seen; past this it is given
-// back.
 // More is taken as not told: no server answers with so many.
 constexpr int64_t kTokensOfAnswerMax = 1'000'000'000;
+// A parser keeps memory of about 15 times the largest document it has seen; past this it is given
+// back.
 constexpr size_t kKeptParserBytesMax = size_t{1} << 20;
 
 // --- small steps through a document ---------------------------------------------------------

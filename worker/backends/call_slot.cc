@@ -158,9 +158,8 @@ void CallSlot::BeginBody(absl::string_view first_bytes) {
   const bool looks_like_events =
       !headers_.has_content_type() &&
       (first_bytes[0] == 'd' || first_bytes[0] == 'e' || first_bytes[0] == ':');
-  const bool success = InfoLong(easy_.get(), CURLINFO_RESPONSE_CODE) / 100 == 2;
-  if (stream_asked_ &&
-      (headers_.is_event_stream() || looks_like_events || (json_lines_ && success))) {
+  const bool lines = json_lines_ && InfoLong(easy_.get(), CURLINFO_RESPONSE_CODE) / 100 == 2;
+  if (stream_asked_ && (headers_.is_event_stream() || looks_like_events || lines)) {
     json_lines_ = json_lines_ && !headers_.is_event_stream();
     const bool silent = native_ != nullptr && native_->dialect().ends_silently();
     assembler_ = std::make_unique<StreamAssembler>(StreamAssembler::Options{

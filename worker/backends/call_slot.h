@@ -77,8 +77,8 @@ class CallSlot {
   };
   bool Expired(Expiry& expiry);
 
-  // The call is over, in one of three ways; the slot is idle afterwards. The handle must be out of
-  // the multi handle.
+  // The call is over, in one of four ways; the slot is idle afterwards. The handle must be out of
+  // the multi handle; one that was never sent has not been in it.
   CallOutcome TakeFinished(CURLcode code, absl::Time wall_now);
   CallOutcome TakeExpired(Expiry expiry, absl::Time wall_now);
   CallOutcome TakeAborted();
@@ -144,7 +144,7 @@ class CallSlot {
   MonotonicTime last_byte_at_;
   int64_t bytes_received_ = 0;
 
-  // Streaming; null when the answer is not an event stream.
+  // Streaming; null when the answer comes whole.
   bool stream_asked_ = false;
   std::unique_ptr<StreamAssembler> assembler_;
   SseParser sse_;

@@ -40,7 +40,7 @@ class StreamAssembler {
 
   // Frames with something of the answer itself: text, reasoning, a tool call, a refusal.
   int64_t pieces() const;
-  // [DONE] has arrived.
+  // [DONE] has arrived, or the last event of its kind.
   bool done() const;
   // An error frame has arrived, or one that cannot be read.
   bool failed() const;

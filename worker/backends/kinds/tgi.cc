@@ -2,8 +2,7 @@
 //
 //   POST /generate         {"inputs","parameters":{"max_new_tokens",…,"details":true}}
 //   POST /generate_stream  the same; server-sent events, one token each, the last one with the
-//   whole
-//                          text and the details; no [DONE]
+//                          whole text and the details; no [DONE]
 //   ->  {"generated_text","details":{"finish_reason","generated_tokens",…}}
 #include <nlohmann/json.hpp>
 
