@@ -59,7 +59,6 @@ rocksdb::DBOptions MakeDbOptions(const RocksDbStoreOptions& options,
                                  std::shared_ptr<HealthLatch> health) {
   rocksdb::DBOptions db;
   db.create_if_missing = true;
-  db.create_missing_column_families = true;
   db.paranoid_checks = true;
   // The torn record that a crash leaves at the end of a log is cut off; damage before it refuses to
   // open, where the default would silently drop all that was acknowledged after it.

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -267,27 +268,31 @@ absl::Status CheckRoomToOpen(const std::string& path, const RocksDbDisk& disk) {
                    " free, opening it needs ", HumanSize(static_cast<int64_t>(needed))));
 }
 
-// The families to open: ours, and what a newer program may have added, so that the version of the
-// schema can be read and the refusal can name it.
-absl::StatusOr<std::vector<std::string>> FamiliesToOpen(const rocksdb::DBOptions& db_options,
-                                                        const std::string& path) {
-  std::vector<std::string> names = {rocksdb::kDefaultColumnFamilyName};
-  for (int i = 0; i < kFamilyCount; ++i) {
-    names.push_back(std::string(FamilyName(static_cast<Family>(i))));
-  }
+// What a newer program may have added is opened too, so that the version of the schema can be read
+// and the refusal can name it.
+struct FamilyNames {
+  std::vector<std::string> present;  // in the store: ours and strangers
+  std::vector<std::string> missing;  // ours that are not there yet
+};
+
+absl::StatusOr<FamilyNames> FamiliesOf(const rocksdb::DBOptions& db_options,
+                                       const std::string& path) {
+  FamilyNames names;
   ASSIGN_OR_RETURN(const FolderContents contents, Look(path));
-  if (!contents.current) {
+  if (contents.current) {
+    const rocksdb::Status status =
+        rocksdb::DB::ListColumnFamilies(db_options, path, &names.present);
+    if (!status.ok()) return FromRocksDb(status, "listing its families");
+  } else if (contents.data) {
     // RocksDB would start an empty store here and remove the files of the old one.
-    if (contents.data) {
-      return absl::DataLossError("the file CURRENT is missing, but the files of a store are there");
-    }
-    return names;
+    return absl::DataLossError("the file CURRENT is missing, but the files of a store are there");
+  } else {
+    names.present = {rocksdb::kDefaultColumnFamilyName};
   }
-  std::vector<std::string> existing;
-  const rocksdb::Status status = rocksdb::DB::ListColumnFamilies(db_options, path, &existing);
-  if (!status.ok()) return FromRocksDb(status, "listing its families");
-  for (const std::string& name : existing) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  for (int i = 0; i < kFamilyCount; ++i) {
+    std::string name(FamilyName(static_cast<Family>(i)));
+    if (absl::c_linear_search(names.present, name)) continue;
+    names.missing.push_back(std::move(name));
   }
   return names;
 }
@@ -316,18 +321,30 @@ absl::Status OpenDatabase(const RocksDbStoreOptions& options, const RocksDbDisk&
   RETURN_IF_ERROR(CheckLogTails(options.path));
   RETURN_IF_ERROR(CheckManifestMark(*db_options.env->GetFileSystem(), options.path));
   RETURN_IF_ERROR(CheckRoomToOpen(options.path, disk));
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, FamiliesToOpen(db_options, options.path));
+  ASSIGN_OR_RETURN(const FamilyNames names, FamiliesOf(db_options, options.path));
   const FamilyOptionsMaker maker(options);
-  std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;
-  for (const std::string& name : names) descriptors.emplace_back(name, maker.Make(name));
+  const auto described = [&](const std::vector<std::string>& some) {
+    std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;
+    for (const std::string& name : some) descriptors.emplace_back(name, maker.Make(name));
+    return descriptors;
+  };
   rocksdb::DB* db = nullptr;
-  const rocksdb::Status status =
-      rocksdb::DB::Open(db_options, options.path, descriptors, &database.handles, &db);
+  rocksdb::Status status =
+      rocksdb::DB::Open(db_options, options.path, described(names.present), &database.handles, &db);
   if (!status.ok()) return FromRocksDb(status, "opening it");
   database.db.reset(db);
+  if (!names.missing.empty()) {
+    // Together: left to Open, each would write a file of all options and sync it.
+    std::vector<rocksdb::ColumnFamilyHandle*> made;
+    status = db->CreateColumnFamilies(described(names.missing), &made);
+    database.handles.insert(database.handles.end(), made.begin(), made.end());
+    if (!status.ok()) return FromRocksDb(status, "making its families");
+  }
   database.marker->Mark(*db);
   for (int i = 0; i < kFamilyCount; ++i) {
-    database.families[static_cast<size_t>(i)] = database.handles[static_cast<size_t>(i) + 1];
+    const absl::string_view name = FamilyName(static_cast<Family>(i));
+    database.families[static_cast<size_t>(i)] = *absl::c_find_if(
+        database.handles, [&](const auto* handle) { return handle->GetName() == name; });
   }
   return absl::OkStatus();
 }
