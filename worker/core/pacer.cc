@@ -18,6 +18,9 @@ constexpr double kAnswerFirst = 256;
 constexpr int kRatiosPlain = 20;  // a plain mean of so many, then each new one counts a twentieth
 // How far above the mean a prompt is reserved, in mean deviations.
 constexpr double kDeviations = 2;
+// And by so much of the mean divided by the number of answers it comes from: of the first few the
+// deviation says little, and by them a whole minute's calls may be reserved.
+constexpr double kFewRatios = 0.5;
 // A configured limit may be used ahead by so much of it, so that no window sees much more than it.
 constexpr absl::Duration kAheadMax = absl::Seconds(1);
 // A bucket of a backend need not be fuller than this for a call that takes it all.
@@ -25,11 +28,6 @@ constexpr double kFullEnough = 0.95;
 // Left in a bucket: so many calls like the next one, but at most this share of the limit.
 constexpr double kMarginCalls = 2;
 constexpr double kMarginShare = 0.02;
-// A call that began so long before another has arrived before it.
-constexpr absl::Duration kOvertakeMax = absl::Milliseconds(250);
-// From the start of a call to the moment whose figures its headers tell: nothing is taken to flow
-// in meanwhile.
-constexpr absl::Duration kWireTime = absl::Milliseconds(20);
 // Less of a limit used than this, and its window cannot be told from its reset time.
 constexpr double kGuessShareMin = 0.02;
 // Charges vary; a low one is forgotten slowly.
@@ -111,7 +109,9 @@ Pacer::Size Pacer::SizeOf(const RequestSize& size) {
 }
 
 double Pacer::Price(const Account& account, const Size& size) const {
-  const double ratio = account.ratio + kDeviations * account.ratio_error;
+  const double few =
+      account.ratios > 0 ? kFewRatios * account.ratio / static_cast<double>(account.ratios) : 0;
+  const double ratio = account.ratio + kDeviations * account.ratio_error + few;
   const double answer =
       size.answer_max >= 0 ? static_cast<double>(size.answer_max) : account.unset_answer;
   return std::ceil(static_cast<double>(size.bytes) * ratio + answer);
@@ -178,7 +178,13 @@ Pacer::Reservation Pacer::Reserve(const Size& size, MonotonicTime now) {
       if (one == &account && amount > kFullEnough * bucket.whole) call.whole = true;
     }
   }
-  account.in_flight[call.order] = {now, call.tokens, false};
+  while (!account.on_way.empty() && account.on_way.begin()->second.started + kWayMax <= now) {
+    Arrived(account, account.on_way.begin()->first);
+  }
+  call.calls_on_way = static_cast<int64_t>(account.on_way.size());
+  call.tokens_on_way = account.tokens_on_way;
+  account.on_way[call.order] = {now, call.tokens};
+  account.tokens_on_way += call.tokens;
   ++outstanding_;
   if (finding_) {
     next_start_ = std::max(next_start_, now - kCatchUp) + absl::Seconds(1 / FoundRate(now));
@@ -186,25 +192,28 @@ Pacer::Reservation Pacer::Reserve(const Size& size, MonotonicTime now) {
   return call;
 }
 
-Pacer::Bucket* Pacer::FindBucket(Account& account, const RateLimit& told) {
+Pacer::Bucket* Pacer::FindBucket(Account& account, const RateLimit& told, bool* is_new) {
   const bool guessed = told.window == absl::ZeroDuration();
+  *is_new = false;
   for (Bucket& bucket : account.buckets) {
     if (bucket.unit != told.unit || bucket.window_guessed != guessed) continue;
     if (guessed || bucket.window == told.window) return &bucket;
   }
+  *is_new = true;
   return &account.buckets.emplace_back(Bucket{.unit = told.unit,
                                               .window = guessed ? absl::Minutes(1) : told.window,
                                               .window_guessed = guessed,
                                               .whole = told.limit,
                                               .limit = told.limit,
                                               .capacity = told.limit,
-                                              .level = told.remaining,
+                                              .level = 0,
                                               .at = MonotonicTime()});
 }
 
 void Pacer::TakeLimit(Account& account, const Reservation& call, const RateLimit& told,
                       MonotonicTime now) const {
-  Bucket& bucket = *FindBucket(account, told);
+  bool is_new;
+  Bucket& bucket = *FindBucket(account, told, &is_new);
   const double used = told.limit - told.remaining;
   if (bucket.window_guessed && used > kGuessShareMin * told.limit &&
       told.reset > absl::ZeroDuration()) {
@@ -212,12 +221,18 @@ void Pacer::TakeLimit(Account& account, const Reservation& call, const RateLimit
   }
   bucket.whole = told.limit;
   bucket.limit = bucket.capacity = share_ * told.limit;
-  const double sent_since = bucket.unit == RateUnit::kTokens
-                                ? account.tokens_sent - call.tokens_sent
-                                : static_cast<double>(account.calls_sent - call.order);
-  const double gone = std::max(0.0, Seconds(now - call.started - kWireTime));
-  bucket.level =
-      std::min(bucket.limit, share_ * told.remaining + bucket.rate() * gone - sent_since);
+  const bool tokens = bucket.unit == RateUnit::kTokens;
+  const double sent_since = tokens ? account.tokens_sent - call.tokens_sent
+                                   : static_cast<double>(account.calls_sent - call.order);
+  const double on_way = tokens ? call.tokens_on_way : static_cast<double>(call.calls_on_way);
+  const double left = share_ * told.remaining;
+  const absl::Duration age = now - call.started;
+  const auto flowed = [&](absl::Duration time) {
+    return bucket.rate() * std::max(0.0, Seconds(time));
+  };
+  const double least = std::min(bucket.limit, left + flowed(age - kWayMax)) - sent_since - on_way;
+  const double most = std::min(bucket.limit, left + flowed(age) - sent_since);
+  bucket.level = is_new ? least : std::max(least, std::min(bucket.LevelAt(now), most));
   bucket.at = now;
 }
 
@@ -253,7 +268,6 @@ void Pacer::Told(const Reservation& call, const std::vector<RateLimit>& limits, 
     if (told.unit == RateUnit::kTokens && !told_) account.charge_unknown = unset_answer_ == 0;
   }
   if (account.buckets.empty()) return;
-  HoldOvertaken(account, call, now);
   active_ = told_ = true;
   if (tokens != nullptr) {
     if (admitted) {
@@ -269,40 +283,28 @@ void Pacer::Told(const Reservation& call, const std::vector<RateLimit>& limits, 
   account.told_start = call.started;
 }
 
-void Pacer::HoldOvertaken(Account& account, const Reservation& call, MonotonicTime now) {
-  for (auto one = account.in_flight.begin();
-       one != account.in_flight.end() && one->first < call.order; ++one) {
-    one->second.held = one->second.started + kOvertakeMax > call.started;
-    if (!one->second.held) continue;
-    for (Bucket& bucket : account.buckets) {
-      // Of these there is news.
-      if (bucket.at == now) bucket.level -= Amount(bucket.unit, one->second.tokens);
-    }
-  }
+void Pacer::Arrived(Account& account, int64_t order) {
+  const auto known = account.on_way.find(order);
+  if (known == account.on_way.end()) return;
+  account.tokens_on_way -= known->second.tokens;
+  account.on_way.erase(known);
+  // No rounding is left behind.
+  if (account.on_way.empty()) account.tokens_on_way = 0;
 }
 
-void Pacer::Ended(const Reservation& call, MonotonicTime now) {
+void Pacer::Ended(const Reservation& call) {
   --outstanding_;
-  Account& account = AccountOf(call.account);
-  const auto known = account.in_flight.find(call.order);
-  if (known == account.in_flight.end()) return;
-  if (known->second.held) {
-    for (Bucket& bucket : account.buckets) {
-      bucket.level = std::min(bucket.capacity,
-                              bucket.LevelAt(now) + Amount(bucket.unit, known->second.tokens));
-      bucket.at = now;
-    }
-  }
-  account.in_flight.erase(known);
+  Arrived(AccountOf(call.account), call.order);
 }
 
 void Pacer::LearnUsage(Account& account, const Reservation& call, const v1::Usage& usage) {
   if (!usage.known() || call.bytes == 0 || usage.prompt_tokens() <= 0) return;
   const double ratio = static_cast<double>(usage.prompt_tokens()) / static_cast<double>(call.bytes);
   if (account.ratios == 0) account.ratio = ratio;
-  account.ratios = std::min(account.ratios + 1, kRatiosPlain);
-  account.ratio_error += (std::abs(ratio - account.ratio) - account.ratio_error) / account.ratios;
-  account.ratio += (ratio - account.ratio) / account.ratios;
+  ++account.ratios;
+  const auto weight = static_cast<double>(std::min<int64_t>(account.ratios, kRatiosPlain));
+  account.ratio_error += (std::abs(ratio - account.ratio) - account.ratio_error) / weight;
+  account.ratio += (ratio - account.ratio) / weight;
   // Where no charge has been seen in the headers, what it used is the best guess.
   if (call.answer_max >= 0 || unset_answer_ > 0 || account.answers > 0) return;
   account.unset_answer +=
@@ -321,7 +323,7 @@ void Pacer::OnAdmitted(const Reservation& call, const v1::Usage& usage, Monotoni
   admitted_.Add(1, now);
   if (call.started > frozen_at_) refusals_ = 0;
   if (!call.made) return;
-  Ended(call, now);
+  Ended(call);
   told_ = true;  // or it tells nothing, which is as good to know
   LearnUsage(AccountOf(call.account), call, usage);
   if (usage.known()) {
@@ -342,7 +344,7 @@ bool Pacer::OnRefused(const Reservation& call, absl::Duration retry_after, Monot
                       Random& random) {
   active_ = true;
   if (call.made) {
-    Ended(call, now);
+    Ended(call);
     GiveBack(call.tokens, now);
     if (call.whole) return false;
   }
@@ -369,7 +371,7 @@ bool Pacer::OnRefused(const Reservation& call, absl::Duration retry_after, Monot
 
 void Pacer::OnDropped(const Reservation& call, MonotonicTime now) {
   if (!call.made) return;
-  Ended(call, now);
+  Ended(call);
   GiveBack(call.tokens, now);
 }
 
@@ -406,18 +408,40 @@ void Pacer::SetShare(double share, MonotonicTime now) {
 }
 
 std::string Pacer::Explain(MonotonicTime now) const {
+  // Those with the least left first: it is they that hold calls up.
+  struct Told {
+    double left;  // as a part of the limit
+    const Account* account;
+  };
+  std::vector<Told> told;
   std::vector<std::string> parts;
   for (const Account& account : accounts_) {
-    const bool configured = &account == accounts_.data();
+    double left = 1;
+    for (const Bucket& bucket : account.buckets) {
+      left = std::min(left, bucket.LevelAt(now) / bucket.limit);
+      if (&account != accounts_.data()) continue;
+      parts.push_back(absl::StrCat(WithCommas(std::llround(bucket.whole)), " ",
+                                   RateLimitName(bucket.unit, bucket.window), " as configured"));
+    }
+    if (&account != accounts_.data() && !account.buckets.empty()) told.push_back({left, &account});
+  }
+  const size_t shown = std::min<size_t>(told.size(), kModelsExplainedMax);
+  std::partial_sort(told.begin(), told.begin() + static_cast<std::ptrdiff_t>(shown), told.end(),
+                    [](const Told& a, const Told& b) {
+                      return a.left != b.left ? a.left < b.left : a.account < b.account;
+                    });
+  for (size_t i = 0; i < shown; ++i) {
+    const Account& account = *told[i].account;
     for (const Bucket& bucket : account.buckets) {
       parts.push_back(absl::StrCat(
           WithCommas(std::llround(bucket.whole)), " ", RateLimitName(bucket.unit, bucket.window),
-          configured ? " as configured"
-                     : absl::StrCat(
-                           " as it told",
-                           account.model.empty() ? "" : absl::StrCat(" for ", account.model), ", ",
-                           WithCommas(std::llround(std::max(0.0, bucket.LevelAt(now)))), " left")));
+          " as it told", account.model.empty() ? "" : absl::StrCat(" for ", account.model), ", ",
+          WithCommas(std::llround(std::max(0.0, bucket.LevelAt(now)))), " left"));
     }
+  }
+  if (told.size() > shown) {
+    parts.push_back(
+        absl::StrCat("limits of ", told.size() - shown, " more models, of which more is left"));
   }
   if (finding_) {
     parts.push_back(absl::StrCat("about ", WithCommas(std::llround(std::ceil(FoundRate(now)))),

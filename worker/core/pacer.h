@@ -7,10 +7,14 @@
 // from:
 //
 //   configured   as given; what a call reserves is settled by its usage
-//   told         by the headers of each answer, per model. What they say is left is the truth, as
-//                of the moment when the call was admitted; since then
-//                  level = left + rate * (now - start) - what calls started after it reserve
-//                News of calls older than the newest heard of are ignored.
+//   told         by the headers of each answer, per model: what was left when the call was
+//                admitted. When that was, and which others were admitted before it, is known only
+//                within bounds: between the call's start and its end, and at most kWayMax after its
+//                start. So the news says between which two levels the bucket is,
+//                  at least  left + rate * (now - latest admission) - all calls that may come later
+//                  at most   left + rate * (now - start) - calls started after it
+//                and the pacer's own account of it, which knows every call, is moved no further
+//                than into them. News of calls older than the newest heard of are ignored.
 //   found        a backend that refuses and says nothing else: calls per second, cut to 0.7 at a
 //                refusal and let grow along a cubic, slowly around the rate that was refused and
 //                faster beyond it (CUBIC, as for windows of TCP)
@@ -64,6 +68,11 @@ class Pacer {
   static constexpr absl::Duration kFreezeMax = absl::Seconds(60);
   // Those that were refused together do not come back together.
   static constexpr absl::Duration kFreezeJitter = absl::Milliseconds(500);
+  // A call is admitted at the latest so long after its start: what has not ended by then may be
+  // late with its answer, but no more on its way.
+  static constexpr absl::Duration kWayMax = absl::Seconds(2);
+  // Models whose limits are put into words; the others are counted.
+  static constexpr int kModelsExplainedMax = 4;
   // The slowest rate that is tried where nothing is told, per second. What is slower is left to the
   // waits after refusals in a row.
   static constexpr double kFoundRateMin = 0.5;
@@ -86,6 +95,9 @@ class Pacer {
     // Of the account, this call included: which one it was, and what all of them reserved.
     int64_t order = 0;
     double tokens_sent = 0;
+    // Of the calls before it, those that were perhaps still on their way when it began.
+    int64_t calls_on_way = 0;
+    double tokens_on_way = 0;
     MonotonicTime started;
   };
 
@@ -138,15 +150,15 @@ class Pacer {
     double rate() const { return limit / absl::ToDoubleSeconds(window); }
     double LevelAt(MonotonicTime now) const;
   };
-  struct InFlight {
+  struct OnWay {
     MonotonicTime started;
     double tokens;
-    bool held;  // taken off once more, since the last news may be from before its admission
   };
   struct Account {
     std::string model;
     std::vector<Bucket> buckets;
-    std::map<int64_t, InFlight> in_flight;  // by order
+    std::map<int64_t, OnWay> on_way;  // by order: in flight, and begun less than kWayMax ago
+    double tokens_on_way = 0;         // of all those
     int64_t calls_sent = 0;
     double tokens_sent = 0;
     // The newest call whose headers were read, and the tokens that were left; negative: not told.
@@ -154,7 +166,7 @@ class Pacer {
     double told_tokens = -1;
     MonotonicTime told_start;
     // Tokens per byte of a body: mean and mean deviation.
-    int ratios = 0;
+    int64_t ratios = 0;  // so many of them
     double ratio;
     double ratio_error;
     // Tokens that the answer of a call without a maximum is charged.
@@ -168,14 +180,13 @@ class Pacer {
   double Price(const Account& account, const Size& size) const;
   // Puts `ready` off until the bucket has room for a call of so many tokens, and says what for.
   void WaitForBucket(const Bucket& bucket, double tokens, MonotonicTime now, MonotonicTime* ready);
-  static Bucket* FindBucket(Account& account, const RateLimit& told);
+  static Bucket* FindBucket(Account& account, const RateLimit& told, bool* is_new);
   void TakeLimit(Account& account, const Reservation& call, const RateLimit& told,
                  MonotonicTime now) const;
   static void LearnCharge(Account& account, const Reservation& call, const RateLimit& told);
-  // Calls that began just before `call` and have not ended may have been overtaken by it.
-  static void HoldOvertaken(Account& account, const Reservation& call, MonotonicTime now);
-  // The call has ended: what was held for it is free again.
-  void Ended(const Reservation& call, MonotonicTime now);
+  // The call has arrived, if it was on its way.
+  static void Arrived(Account& account, int64_t order);
+  void Ended(const Reservation& call);
   void LearnUsage(Account& account, const Reservation& call, const v1::Usage& usage);
   // A limit that was told has no room for the call.
   bool Explains(const Reservation& call, MonotonicTime now) const;

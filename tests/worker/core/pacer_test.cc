@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "worker/core/rate_limit.h"
@@ -26,6 +27,10 @@ struct Service {
   double unset_answer = 16384;
   double bytes_per_token = 4;
   double overhead_bytes = 60;
+  double seconds_per_answer = 0.05;  // and a little for each token
+  // Now and then a call is late on its way there, by up to so much, and others overtake it.
+  double late = 0;
+  absl::Duration late_max = absl::ZeroDuration();
 };
 
 // What one run came to.
@@ -38,8 +43,13 @@ struct Figures {
 
 class Model {
  public:
-  Model(Service service, PacerOptions options, uint64_t seed)
-      : service_(service), pacer_(std::move(options)), random_(seed) {}
+  // `workers` share the account equally, each with a pacer of its own.
+  Model(Service service, const PacerOptions& options, uint64_t seed, int workers = 1)
+      : service_(service), random_(seed) {
+    for (int i = 0; i < workers; ++i) {
+      pacers_.emplace_back(options).SetShare(1.0 / workers, now_);
+    }
+  }
 
   // `count` requests with prompts of about `prompt` tokens; `answer_max` -1: they set no maximum.
   Figures Finish(int count, double prompt, int64_t answer_max, int in_flight_max) {
@@ -60,20 +70,16 @@ class Model {
         service_.requests_per_minute > 0 ? 60 * count / service_.requests_per_minute - 60 : 0);
     tokens_ = service_.tokens_per_minute;
     requests_ = service_.requests_per_minute;
-    int in_flight = 0;
+    std::vector<int> in_flight(pacers_.size(), 0);
     while (!waiting.empty() || !events_.empty()) {
       MonotonicTime ready = MonotonicTime::Infinite();
-      while (!waiting.empty() && in_flight < in_flight_max) {
-        Request& next = waiting.back();
-        const Pacer::Size size = pacer_.SizeOf(SizeOf(next));
-        ready = pacer_.active() ? pacer_.ReadyAt(size, now_) : now_;
-        if (ready > now_) break;
-        // Also those before anything is known, as the runner does it afterwards.
-        next.reservation = pacer_.Reserve(size, now_);
-        ++in_flight;
-        Arrive(next);
-        waiting.pop_back();
-        ready = MonotonicTime::Infinite();
+      for (size_t worker = 0; worker < pacers_.size(); ++worker) {
+        while (!waiting.empty() && in_flight[worker] < in_flight_max) {
+          const MonotonicTime at = Start(worker, &waiting);
+          ready = std::min(ready, at > now_ ? at : ready);
+          if (at > now_) break;
+          ++in_flight[worker];
+        }
       }
       const bool wake = events_.empty() || ready < events_.begin()->first;
       if (wake) {
@@ -83,16 +89,25 @@ class Model {
         continue;
       }
       now_ = events_.begin()->first;
-      Request ended = events_.begin()->second;
+      Event event = std::move(events_.begin()->second);
       events_.erase(events_.begin());
-      --in_flight;
-      End(ended, &waiting, &run);
+      switch (event.kind) {
+        case Event::kArrival:
+          Arrive(std::move(event.request));
+          break;
+        case Event::kRefund:
+          Refill(now_);
+          tokens_ = std::min(service_.tokens_per_minute, tokens_ + Unused(event.request));
+          break;
+        case Event::kEnd:
+          --in_flight[event.request.worker];
+          End(event.request, &waiting, &run);
+          break;
+      }
     }
     run.seconds = absl::ToDoubleSeconds(now_ - MonotonicTime());
     return run;
   }
-
-  const Pacer& pacer() const { return pacer_; }
 
  private:
   struct Request {
@@ -100,9 +115,14 @@ class Model {
     double answer = 0;
     int64_t answer_max = -1;
     int refusals = 0;
+    size_t worker = 0;
     bool refused = false;
     std::vector<RateLimit> told;
     Pacer::Reservation reservation;
+  };
+  struct Event {
+    enum Kind { kArrival, kRefund, kEnd } kind;
+    Request request;
   };
 
   static constexpr absl::Duration kOneWay = absl::Milliseconds(10);
@@ -122,6 +142,24 @@ class Model {
     return Charge(request) - request.prompt - request.answer;
   }
 
+  // Starts the next request, if its time has come; returns when that is.
+  MonotonicTime Start(size_t worker, std::vector<Request>* waiting) {
+    Pacer& pacer = pacers_[worker];
+    Request& next = waiting->back();
+    const Pacer::Size size = pacer.SizeOf(SizeOf(next));
+    const MonotonicTime ready = pacer.active() ? pacer.ReadyAt(size, now_) : now_;
+    if (ready > now_) return ready;
+    next.worker = worker;
+    // Also those before anything is known, as the runner does it afterwards.
+    next.reservation = pacer.Reserve(size, now_);
+    const bool late = service_.late > 0 && random_.Unit() < service_.late;
+    const absl::Duration way =
+        kOneWay + (late ? random_.Unit() * service_.late_max : absl::ZeroDuration());
+    events_.emplace(now_ + way, Event{Event::kArrival, next});
+    waiting->pop_back();
+    return ready;
+  }
+
   void Refill(MonotonicTime now) {
     const double minutes = absl::ToDoubleSeconds(now - filled_at_) / 60;
     filled_at_ = now;
@@ -130,16 +168,8 @@ class Model {
         std::min(service_.requests_per_minute, requests_ + minutes * service_.requests_per_minute);
   }
 
-  // Admission a little after the start. Calls arrive in order, so that it can be decided here.
   void Arrive(Request request) {
-    const MonotonicTime at = now_ + kOneWay;
-    // Refunds that came before.
-    while (!refunds_.empty() && refunds_.begin()->first <= at) {
-      Refill(refunds_.begin()->first);
-      tokens_ = std::min(service_.tokens_per_minute, tokens_ + refunds_.begin()->second);
-      refunds_.erase(refunds_.begin());
-    }
-    Refill(at);
+    Refill(now_);
     const double charge = Charge(request);
     request.refused = (service_.tokens_per_minute > 0 && tokens_ < charge) ||
                       (service_.requests_per_minute > 0 && requests_ < 1);
@@ -157,18 +187,22 @@ class Model {
                                 std::floor(requests_), absl::ZeroDuration()});
       }
     }
-    const absl::Duration work = absl::Seconds(request.refused ? 0 : 0.05 + request.answer / 1500);
-    if (!request.refused && service_.refunds) refunds_.emplace(at + work, Unused(request));
-    events_.emplace(at + work + kOneWay, std::move(request));
+    const absl::Duration work =
+        absl::Seconds(request.refused ? 0 : service_.seconds_per_answer + request.answer / 1500);
+    if (!request.refused && service_.refunds) {
+      events_.emplace(now_ + work, Event{Event::kRefund, request});
+    }
+    events_.emplace(now_ + work + kOneWay, Event{Event::kEnd, std::move(request)});
   }
 
   void End(Request& request, std::vector<Request>* waiting, Figures* run) {
     const Pacer::Reservation call = request.reservation;
-    if (!request.told.empty()) pacer_.Told(call, request.told, !request.refused, now_);
+    Pacer& pacer = pacers_[request.worker];
+    if (!request.told.empty()) pacer.Told(call, request.told, !request.refused, now_);
     if (request.refused) {
       ++run->refusals;
       run->most_of_one = std::max(run->most_of_one, ++request.refusals);
-      EXPECT_TRUE(pacer_.OnRefused(call, absl::ZeroDuration(), now_, random_));
+      EXPECT_TRUE(pacer.OnRefused(call, absl::ZeroDuration(), now_, random_));
       request.told.clear();
       request.reservation = Pacer::Reservation();
       waiting->push_back(request);
@@ -178,18 +212,17 @@ class Model {
     usage.set_known(true);
     usage.set_prompt_tokens(static_cast<int64_t>(request.prompt));
     usage.set_completion_tokens(static_cast<int64_t>(request.answer));
-    pacer_.OnAdmitted(call, usage, now_);
+    pacer.OnAdmitted(call, usage, now_);
   }
 
   const Service service_;
-  Pacer pacer_;
+  std::vector<Pacer> pacers_;
   Random random_;
   MonotonicTime now_;
   MonotonicTime filled_at_;
   double tokens_ = 0;
   double requests_ = 0;
-  std::multimap<MonotonicTime, Request> events_;
-  std::multimap<MonotonicTime, double> refunds_;
+  std::multimap<MonotonicTime, Event> events_;
 };
 
 constexpr uint64_t kSeeds[] = {1, 2, 3};
@@ -215,6 +248,52 @@ TEST(PacerTest, RequestsPerMinuteInHeadersCostThreePercentAndNoRefusal) {
     const Figures run = Model(service, {.tells_limits = true}, seed).Finish(5000, 400, 500, 256);
     EXPECT_LE(run.seconds, 1.03 * run.lower_bound) << "seed " << seed;
     EXPECT_EQ(run.refusals, 0) << "seed " << seed;
+  }
+}
+
+// A busy machine: some calls are half a second and more on their way, and are admitted long after
+// others that began later. What the headers then say is older or newer than it seems.
+TEST(PacerTest, CallsThatAreLateOnTheirWayCostNoRefusal) {
+  for (const uint64_t seed : kSeeds) {
+    for (const bool tokens : {true, false}) {
+      Service service;
+      (tokens ? service.tokens_per_minute : service.requests_per_minute) = tokens ? 300'000 : 2500;
+      service.late = 0.05;
+      service.late_max = absl::Milliseconds(1500);
+      const Figures run = Model(service, {.tells_limits = true}, seed).Finish(5000, 20, 100, 256);
+      EXPECT_LE(run.seconds, 1.03 * run.lower_bound) << "seed " << seed << ", tokens " << tokens;
+      EXPECT_LE(run.refusals, 3) << "seed " << seed << ", tokens " << tokens;
+    }
+  }
+}
+
+// Each counts for itself: what the headers tell is short of what the others have just started.
+TEST(PacerTest, ThreeWorkersOnOneAccountAreHardlyRefused) {
+  for (const uint64_t seed : kSeeds) {
+    for (const double late : {0.0, 0.02}) {
+      Service service;
+      service.tokens_per_minute = 300'000;
+      service.late = late;
+      service.late_max = absl::Milliseconds(800);
+      const Figures run =
+          Model(service, {.tells_limits = true}, seed, 3).Finish(5000, 20, 100, 128);
+      EXPECT_LE(run.seconds, 1.03 * run.lower_bound) << "seed " << seed << ", late " << late;
+      EXPECT_LE(run.refusals, 3) << "seed " << seed << ", late " << late;
+    }
+  }
+}
+
+// Answers that take most of a minute: the news is old when it comes, and no less true.
+TEST(PacerTest, LongCallsAreNotHeldBackByOldNews) {
+  for (const uint64_t seed : kSeeds) {
+    Service service;
+    service.tokens_per_minute = 300'000;
+    service.seconds_per_answer = 40;
+    const Figures run = Model(service, {.tells_limits = true}, seed).Finish(5000, 100, 300, 4096);
+    // Until the first answer only a few are tried, and the last one takes its time.
+    EXPECT_LE(run.seconds, 1.03 * run.lower_bound + 2 * service.seconds_per_answer)
+        << "seed " << seed;
+    EXPECT_LE(run.refusals, 3) << "seed " << seed;
   }
 }
 
@@ -327,31 +406,77 @@ TEST(PacerTest, AShareOfAnAccountIsAShareOfItsLimitsAndOfWhatIsLeft) {
   EXPECT_THAT(pacer.Explain(now), HasSubstr(", of which this worker has 25 %"));
 }
 
+RateLimit RequestsPerMinute(double limit, double remaining) {
+  return {RateUnit::kRequests, absl::Minutes(1), limit, remaining, absl::ZeroDuration()};
+}
+
+// How many calls of that size may start now.
+int RoomAt(Pacer pacer, const Pacer::Size& size, MonotonicTime now) {
+  int calls = 0;
+  for (; pacer.ReadyAt(size, now) <= now; ++calls) pacer.Reserve(size, now);
+  return calls;
+}
+
 // Of calls that began together, one may be admitted before another: its news does not count the
-// other, which takes its part all the same.
-TEST(PacerTest, CallsThatMayHaveBeenOvertakenAreCountedUntilTheyEnd) {
+// other, which takes its part all the same. News of a call that began when those had ended does.
+TEST(PacerTest, CallsThatMayHaveBeenOvertakenAreCountedUntilNewsThatHasThem) {
   Pacer pacer({});
   const Pacer::Size size = pacer.SizeOf({});
   const MonotonicTime now{1};
   std::vector<Pacer::Reservation> calls;
   for (int i = 0; i < 10; ++i) calls.push_back(pacer.Reserve(size, now));
-  pacer.Told(calls[9], {{RateUnit::kRequests, absl::Minutes(1), 1000, 31, absl::ZeroDuration()}},
-             true, now);
+  pacer.Told(calls[9], {RequestsPerMinute(1000, 31)}, true, now);
   pacer.OnAdmitted(calls[9], {}, now);
-  const auto room = [&] {
-    Pacer copy = pacer;
-    int calls_at_once = 0;
-    while (copy.ReadyAt(size, now) <= now) {
-      copy.Reserve(size, now);
-      ++calls_at_once;
-    }
-    return calls_at_once;
-  };
-  EXPECT_EQ(room(), 31 - 9 - 2);
-  for (int i = 0; i < 4; ++i) pacer.OnAdmitted(calls[static_cast<size_t>(i)], {}, now);
-  EXPECT_EQ(room(), 31 - 5 - 2);
-  for (int i = 4; i < 9; ++i) pacer.OnDropped(calls[static_cast<size_t>(i)], now);
-  EXPECT_EQ(room(), 31 - 2);
+  EXPECT_EQ(RoomAt(pacer, size, now), 31 - 9 - 2);
+  for (size_t i = 0; i < 4; ++i) pacer.OnAdmitted(calls[i], {}, now);
+  for (size_t i = 4; i < 8; ++i) pacer.OnDropped(calls[i], now);
+  const Pacer::Reservation next = pacer.Reserve(size, now);
+  pacer.Told(next, {RequestsPerMinute(1000, 30)}, true, now);
+  EXPECT_EQ(RoomAt(pacer, size, now), 30 - 1 - 2) << "one is still under way";
+  pacer.OnAdmitted(next, {}, now);
+  pacer.OnAdmitted(calls[8], {}, now);
+  pacer.Told(pacer.Reserve(size, now), {RequestsPerMinute(1000, 29)}, true, now);
+  EXPECT_EQ(RoomAt(pacer, size, now), 29 - 2);
+}
+
+// It may have been admitted only just before it ended: what flowed in meanwhile is in the news.
+TEST(PacerTest, WhatFlowsInWhileACallIsOnItsWayIsNotCountedTwice) {
+  Pacer pacer({});
+  const Pacer::Size size = pacer.SizeOf({});
+  const MonotonicTime start{1};
+  const Pacer::Reservation call = pacer.Reserve(size, start);
+  const MonotonicTime soon = start + absl::Seconds(1);
+  pacer.Told(call, {RequestsPerMinute(6000, 50)}, true, soon);
+  EXPECT_EQ(RoomAt(pacer, size, soon), 50 - 2);
+  const MonotonicTime later = soon + absl::Seconds(1);
+  EXPECT_EQ(RoomAt(pacer, size, later), 50 + 100 - 2);
+}
+
+// Somebody else uses the account: the headers are believed, not what the pacer has counted itself.
+TEST(PacerTest, WhatOthersTakeOfTheAccountIsMissedAtTheNextNews) {
+  Pacer pacer({});
+  const Pacer::Size size = pacer.SizeOf({});
+  const MonotonicTime now{1};
+  pacer.Told(pacer.Reserve(size, now), {RequestsPerMinute(1000, 500)}, true, now);
+  EXPECT_EQ(RoomAt(pacer, size, now), 500 - 2);
+  pacer.Told(pacer.Reserve(size, now), {RequestsPerMinute(1000, 100)}, true, now);
+  EXPECT_EQ(RoomAt(pacer, size, now), 100 - 2);
+}
+
+// A report goes out every second: it does not list what nobody can read.
+TEST(PacerTest, TheLimitsOfManyModelsAreExplainedByTheScarcest) {
+  Pacer pacer({});
+  const MonotonicTime now{1};
+  for (int i = 1; i <= 40; ++i) {
+    RequestSize asked;
+    asked.model = "model-" + std::to_string(i);
+    pacer.Told(pacer.Reserve(pacer.SizeOf(asked), now), {RequestsPerMinute(100, i)}, true, now);
+  }
+  const std::string words = pacer.Explain(now);
+  EXPECT_THAT(words, HasSubstr("100 requests per minute as it told for model-1, 1 left"));
+  EXPECT_THAT(words, HasSubstr("for model-4, 4 left"));
+  EXPECT_THAT(words, testing::Not(HasSubstr("model-5,")));
+  EXPECT_THAT(words, HasSubstr("; limits of 36 more models, of which more is left"));
 }
 
 TEST(PacerTest, RetryAfterIsObeyedWithAJitterOnTop) {
