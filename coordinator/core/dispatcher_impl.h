@@ -26,6 +26,7 @@
 #include "coordinator/core/lease_table.h"
 #include "coordinator/core/model_sets.h"
 #include "coordinator/core/poison.h"
+#include "coordinator/core/rate_shares.h"
 #include "coordinator/core/worker_registry.h"
 
 namespace nightshift {
@@ -50,6 +51,7 @@ struct Dispatcher::Impl {
   JobTable jobs ABSL_GUARDED_BY(mutex);
   LeaseTable leases ABSL_GUARDED_BY(mutex);
   WorkerRegistry workers ABSL_GUARDED_BY(mutex);
+  RateShares rate_shares ABSL_GUARDED_BY(mutex);
   ModelSets model_sets ABSL_GUARDED_BY(mutex);
   uint64_t last_lease_id ABSL_GUARDED_BY(mutex) = 0;
   // Numbers every change that a watcher may care for: of a job, or of the fleet (which may change

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "coordinator/core/dispatcher_impl.h"
 #include "coordinator/core/job_state.h"
-#include "coordinator/core/rate_shares.h"
 
 namespace nightshift {
 
@@ -168,7 +167,7 @@ v1::RateShares Dispatcher::Impl::OnReport(WorkerNumber number, const v1::Report&
   const WorkerState before = worker->state;
   if (workers.Report(worker, report, now)) TouchFleet();
   NoteAlive(worker, before);
-  return RateSharesOf(workers, *worker);
+  return rate_shares.Of(worker, workers, now);
 }
 
 void Dispatcher::Impl::OnReturned(WorkerNumber number, const v1::Returned& returned,

@@ -27,20 +27,22 @@ class RateSharesTest : public ::testing::Test {
     registry_.Report(worker, report, kNow);
     return worker;
   }
-  double Share(const Worker* worker) {
-    const v1::RateShares shares = RateSharesOf(registry_, *worker);
+  double Share(Worker* worker) {
+    const v1::RateShares shares = shares_.Of(worker, registry_, now_);
     EXPECT_EQ(shares.shares_size(), 1);
     EXPECT_EQ(shares.shares(0).backend(), "b");
     return shares.shares(0).share();
   }
 
+  MonotonicTime now_ = kNow;
   WorkerRegistry registry_;
+  RateShares shares_;
 };
 
 TEST_F(RateSharesTest, OneAloneHasAllAndWithoutAnAccountNothingIsSaid) {
   EXPECT_EQ(Share(Connect("a", "x", 4, 10)), 1);
   EXPECT_EQ(Share(Connect("b", "y", 0, 0)), 1) << "idle, and alone";
-  EXPECT_TRUE(RateSharesOf(registry_, *Connect("c", "", 4, 10)).shares().empty());
+  EXPECT_TRUE(shares_.Of(Connect("c", "", 4, 10), registry_, now_).shares().empty());
 }
 
 TEST_F(RateSharesTest, TheBusyOnesShareInPartByWhatTheyUse) {
@@ -65,8 +67,23 @@ TEST_F(RateSharesTest, WhoIsGoneLeavesItsShare) {
   Worker* const b = Connect("b", "x", 4, 0);
   EXPECT_EQ(Share(a), 0.5);
   registry_.StreamClosed(b, kNow);
+  now_ = now_ + RateShares::kAddUpEvery;
   EXPECT_EQ(Share(a), 1);
-  EXPECT_TRUE(RateSharesOf(registry_, *b).shares().empty());
+  EXPECT_TRUE(shares_.Of(b, registry_, now_).shares().empty());
+}
+
+// Reports of a whole fleet come within one moment: each of those that ask has its part at once,
+// though the fleet is not added up again for it.
+TEST_F(RateSharesTest, WhoComesOrBecomesBusyIsCountedWhenItAsks) {
+  Worker* const a = Connect("a", "x", 4, 0);
+  EXPECT_EQ(Share(a), 1);
+  Worker* const b = Connect("b", "x", 0, 0);
+  EXPECT_EQ(Share(b), kIdleShare);
+  EXPECT_EQ(Share(a), 1 - kIdleShare);
+  Connect("b", "x", 4, 0);
+  EXPECT_EQ(Share(b), 0.5);
+  EXPECT_EQ(Share(a), 0.5);
+  EXPECT_LE(Share(Connect("c", "x", 4, 30)), (1 / 3.0 + 1) / 2) << "its rate is not in the sum yet";
 }
 
 }  // namespace
