@@ -20,6 +20,7 @@ struct HeldRequest {
     kBuffered,  // in its backend's list
     kInFlight,  // `call` is under way
     kWaiting,   // in the retry queue until `due`; holds no slot
+    kDoubted,   // it has failed, and it is not known yet whose fault that was; holds no slot
   };
 
   RequestKey key;

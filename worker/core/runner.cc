@@ -52,6 +52,12 @@ void Runner::Impl::Detach(HeldRequest* request) {
       retries.Remove(request);
       --backends[request->backend].waiting;
       break;
+    case HeldRequest::Place::kDoubted: {
+      std::deque<Doubt>& doubts = backends[request->backend].doubts;
+      doubts.erase(std::find_if(doubts.begin(), doubts.end(),
+                                [&](const Doubt& doubt) { return doubt.request == request; }));
+      break;
+    }
     case HeldRequest::Place::kInFlight: {
       // Not there any more when it is the call's own end that is being dealt with.
       const auto call = calls.find(request->call);
@@ -213,6 +219,8 @@ MonotonicTime Runner::OnTimer(MonotonicTime now) {
     }
     next = std::min(next, impl.backends[i].breaker.reopens_at());
     Impl::Backend& backend = impl.backends[i];
+    impl.ChargeDoubts(backend, now - kDoubtMax);
+    if (!backend.doubts.empty()) next = std::min(next, backend.doubts.front().ended + kDoubtMax);
     if (!backend.paced) continue;
     if (now >= backend.paced_until) {
       backend.paced = false;
@@ -236,7 +244,10 @@ void Runner::Drain(const std::string& why, MonotonicTime now) {
   impl.drain_why = why;
   // First, so that the requests handed back do not come again.
   impl.SendDrain();
-  for (int i = 0; i < static_cast<int>(impl.backends.size()); ++i) impl.ReturnUnstarted(i, why);
+  for (int i = 0; i < static_cast<int>(impl.backends.size()); ++i) {
+    impl.PardonDoubts(impl.backends[i]);
+    impl.ReturnUnstarted(i, why);
+  }
   impl.SendReturned();
   impl.SendResults(now);
   impl.ReportNow(now);

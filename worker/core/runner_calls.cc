@@ -1,16 +1,24 @@
 // Calls: which start, and what their ends mean for the request, the limit and the backend.
 #include <algorithm>
+#include <utility>
 
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "worker/core/clean_text.h"
 #include "worker/core/error_words.h"
 #include "worker/core/request_size.h"
 #include "worker/core/result.h"
 #include "worker/core/runner_impl.h"
 
 namespace nightshift {
+namespace {
+
+// Of a refusal, in a sentence about it.
+constexpr size_t kRefusalWordsMax = 200;
+
+}  // namespace
 
 bool Runner::Impl::IsReady(const v1::BackendInfo& info) {
   return info.state() != "starting" && info.state() != "broken" && info.state() != "refused";
@@ -194,7 +202,9 @@ void Runner::Impl::OnAnswer(const Call& call, CallOutcome&& outcome, Classificat
   Backend& backend = backends[call.backend];
   const absl::Duration latency = now - call.started;
   const double completion_tokens = static_cast<double>(outcome.usage.completion_tokens());
-  backend.answered_at = now;
+  NoteAnswer(backend, now);
+  // Those that failed before this call began failed by themselves.
+  ChargeDoubts(backend, call.started);
   backend.budget.OnSuccess();
   backend.finished.Add(1, now);
   backend.tokens.Add(completion_tokens, now);
@@ -230,6 +240,10 @@ void Runner::Impl::OnFailure(const Call& call, CallOutcome&& outcome, Classifica
     // since it may be this one that the backend fails at.
     what.verdict = Verdict::kRetryFree;
     if (probing) outcome.retry_after = std::max(outcome.retry_after, kProbeAgain);
+  } else if (outcome.http_status >= 500 && what.error_class != v1::ERROR_CLASS_TIMEOUT &&
+             !draining) {
+    AddDoubt(call.request, std::move(outcome), std::move(what), now);
+    return;
   }
   Record(call.request, std::move(outcome), std::move(what));
   if (changed) OnBreakerChanged(call.backend, now);
@@ -270,6 +284,7 @@ void Runner::Impl::OnRefusal(const Call& call, CallOutcome&& outcome, Classifica
   } else {
     backend.limiter->OnReject(call.started, backend.in_flight, now);
     changed = backend.breaker.OnAlive();
+    NoteRefusal(backend, what, now);
     if (what.error_class == v1::ERROR_CLASS_TIMEOUT &&
         ++request->server_timeouts > kServerTimeoutsMax) {
       what.verdict = Verdict::kRetry;
@@ -311,11 +326,31 @@ void Runner::Impl::OnUsedUp(const Call& call, CallOutcome&& outcome, Classificat
     }
   } else {
     changed = backend.breaker.OnAlive();
+    NoteRefusal(backend, what, now);
     // It waits for the pacer in front of the others, and holds no slot.
     request->place = HeldRequest::Place::kBuffered;
     backend.buffered.PushFront(request);
   }
   if (changed) OnBreakerChanged(call.backend, now);
+}
+
+void Runner::Impl::NoteRefusal(Backend& backend, const Classification& what, MonotonicTime now) {
+  if (!backend.refuses_since.has_value()) backend.refuses_since = now;
+  backend.refusal = CleanText(what.message, kRefusalWordsMax);
+  const absl::Duration time = now - *backend.refuses_since;
+  if (time < kRefusesLogged || backend.refusal_logged) return;
+  backend.refusal_logged = true;
+  LogWarning("backend ", backend.told.name(), " has answered no call for ", HumanDuration(time),
+             " and refused each: ", backend.refusal,
+             ". No request is charged for it: they are tried again, each within a minute or so, "
+             "until it has room. `nightshift cancel JOB` ends a job that is not to wait.");
+}
+
+void Runner::Impl::NoteAnswer(Backend& backend, MonotonicTime now) {
+  backend.answered_at = now;
+  backend.refuses_since.reset();
+  if (!std::exchange(backend.refusal_logged, false)) return;
+  LogInfo("backend ", backend.told.name(), " answers again");
 }
 
 void Runner::Impl::PutOff(HeldRequest* request, absl::Duration retry_after, MonotonicTime now) {
@@ -375,6 +410,7 @@ void Runner::Impl::OnBreakerChanged(int index, MonotonicTime now) {
 void Runner::Impl::OnBackendChanged(int index, MonotonicTime now) {
   // First that it takes nothing, then what it hands back: else that would come again.
   ReportNow(now);
+  if (!TakesCalls(backends[index])) PardonDoubts(backends[index]);
   if (HandsBack(backends[index], now)) ReturnUnstarted(index, HandBackReason(backends[index]));
   SendReturned();
 }

@@ -66,6 +66,13 @@ std::string Runner::Impl::WaitingFor(const Backend& backend, MonotonicTime now) 
                         HumanSize(outbox.bytes()), ")");
   }
   if (spool_blocked) return options.spool->WaitingFor();
+  const bool holds = backend.in_flight + backend.waiting + backend.buffered.size() > 0;
+  if (holds && backend.refuses_since.has_value() && now - *backend.refuses_since >= kRefusesShown) {
+    return absl::StrCat("room at the backend, which has answered no call for ",
+                        HumanDuration(now - *backend.refuses_since),
+                        " and refused each: ", backend.refusal,
+                        "; requests are tried again, each within a minute or so");
+  }
   const absl::Duration paced = PacedFor(backend, now);
   if (paced > kShownWaitMin) {
     if (backend.paced_until.infinite()) return backend.pacer.waits_for();

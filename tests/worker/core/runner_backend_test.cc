@@ -104,8 +104,8 @@ TEST_F(BrokenBackendTest, AProbeThatIsCutOffCountsAsFailed) {
   EXPECT_EQ(LastReport().limit(), 0);
 }
 
-// What was in flight when the backend began to fail costs no request more than one attempt, and no
-// call starts until it is asked again.
+// What was in flight when the backend began to fail costs no request an attempt, and no call starts
+// until it is asked again.
 TEST_F(RunnerBackendTest, ABackendThatFailsEverythingIsLeftAlone) {
   Connect(20);
   Lease(0, 100);
@@ -120,8 +120,62 @@ TEST_F(RunnerBackendTest, ABackendThatFailsEverythingIsLeftAlone) {
   int charged = 0;
   for (const v1::AttemptResult& result : Results()) charged += result.charged() ? 1 : 0;
   EXPECT_EQ(Results().size(), 29u);
-  EXPECT_EQ(charged, 9);
+  EXPECT_EQ(charged, 0);
   EXPECT_EQ(ReturnedIndexes().size(), 71u);
+}
+
+// It may be this request that makes the backend fail everything.
+TEST_F(RunnerBackendTest, ARequestIsPardonedTwiceAndThenCharged) {
+  Connect(10);
+  for (int round = 0; round < 3; ++round) {
+    calls_.started.clear();
+    link_.sent.clear();
+    // An answer, so that the breaker is closed.
+    Lease(100, 1);
+    Finish(Answer(calls_.started[0].id));
+    Lease(0, 10);
+    ASSERT_EQ(calls_.started.size(), 11u);
+    for (size_t i = 1; i <= 10; ++i) Finish(HttpError(calls_.started[i].id, 500, "boom"));
+    EXPECT_EQ(LastReport().info().state(), "broken");
+    Advance(absl::Seconds(20));
+    ASSERT_EQ(Results().size(), 11u);
+    int charged = 0;
+    for (const v1::AttemptResult& result : Results()) charged += result.charged() ? 1 : 0;
+    EXPECT_EQ(charged, round < 2 ? 0 : 9) << "the tenth has shown it to be the backend's fault";
+    Acknowledge({static_cast<uint64_t>(round) * 11 + 1});
+  }
+}
+
+TEST_F(RunnerBackendTest, FailuresThatAreNotJudgedWhenTheWorkerStopsAreNotCharged) {
+  Connect(2);
+  Lease(0, 2);
+  Finish(HttpError(calls_.started[0].id, 500));
+  runner_->Drain("stopping", Now());
+  ASSERT_EQ(Results().size(), 1u);
+  EXPECT_FALSE(Results()[0].charged());
+}
+
+// Nothing is charged, so it may go on for ever: then it must be plain what the job waits for.
+TEST_F(RunnerBackendTest, ABackendThatRefusesEveryCallIsSaidToDoSo) {
+  Connect(2);
+  Lease(0, 6);
+  size_t ended = 0;
+  for (int second = 0; second < 120; ++second) {
+    for (; ended < calls_.started.size(); ++ended) {
+      Finish(HttpError(calls_.started[ended].id, 503, "no worker is free"));
+    }
+    Advance(absl::Seconds(1));
+  }
+  EXPECT_THAT(LastReport().waiting_for(),
+              testing::HasSubstr("room at the backend, which has answered no call for 2m"));
+  EXPECT_THAT(LastReport().waiting_for(), testing::HasSubstr("HTTP 503: no worker is free"));
+  EXPECT_THAT(Results(), IsEmpty());
+  EXPECT_LT(ended, 6 * 20u) << "and it is not hammered";
+  Advance(absl::Seconds(61));
+  ASSERT_LT(ended, calls_.started.size());
+  Finish(Answer(calls_.started[ended].id));
+  Advance(absl::Seconds(1));
+  EXPECT_THAT(LastReport().waiting_for(), testing::Not(testing::HasSubstr("answered no call")));
 }
 
 TEST_F(BrokenBackendTest, ARevokedProbeMakesRoomForAnother) {
@@ -163,7 +217,7 @@ TEST_F(RunnerBackendTest, AnyAnswerInBetweenStartsTheCountAgain) {
   for (int i = 0; i < 4; ++i) Finish(Broken(calls_.started[i].id, Transport::kConnectFailed));
   Finish(HttpError(calls_.started[4].id, 500));
   for (int i = 5; i < 9; ++i) Finish(Broken(calls_.started[i].id, Transport::kConnectFailed));
-  EXPECT_EQ(runner_->held(), 8);
+  EXPECT_EQ(runner_->held(), 9) << "the failure is not judged yet";
   EXPECT_THAT(ReturnedIndexes(), IsEmpty());
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "tests/worker/core/runner_fixture.h"
+#include "worker/core/runner_impl.h"
 
 namespace nightshift {
 namespace {
@@ -122,12 +123,47 @@ TEST_F(RunnerCallsTest, ATransientFailureIsTheCoordinatorsToRetry) {
   Connect();
   Lease(0, 1);
   Finish(HttpError(calls_.started[0].id, 500, "boom"));
+  EXPECT_EQ(runner_->in_flight(), 0) << "it holds no slot";
+  EXPECT_THAT(Results(), IsEmpty()) << "it may be the backend's fault";
+  Advance(kDoubtMax);
   ASSERT_EQ(Results().size(), 1u);
   EXPECT_EQ(Results()[0].kind(), v1::AttemptResult::RETRY);
   EXPECT_TRUE(Results()[0].charged());
   EXPECT_EQ(Results()[0].error_class(), v1::ERROR_CLASS_SERVER_ERROR);
   EXPECT_EQ(runner_->held(), 0);
   EXPECT_EQ(calls_.started.size(), 1u);
+}
+
+// A call that began after the failure and was answered shows that the backend works; one that began
+// before may have been answered by a backend that has failed everything since.
+TEST_F(RunnerCallsTest, AFailureIsChargedWhenALaterCallIsAnswered) {
+  Connect(2);
+  Lease(0, 3);
+  Advance(absl::Milliseconds(10));
+  Finish(HttpError(calls_.started[0].id, 500));
+  ASSERT_EQ(calls_.started.size(), 3u);
+  Advance(absl::Milliseconds(10));
+  Finish(Answer(calls_.started[1].id));
+  Advance(absl::Milliseconds(10));
+  ASSERT_EQ(Results().size(), 1u);
+  Finish(Answer(calls_.started[2].id));
+  Advance(absl::Milliseconds(10));
+  ASSERT_EQ(Results().size(), 3u);
+  EXPECT_TRUE(Results()[1].charged());
+  EXPECT_EQ(Results()[1].key().index(), 0u);
+  EXPECT_EQ(runner_->held(), 0);
+}
+
+TEST_F(RunnerCallsTest, ARevokedRequestWhoseFailureIsNotJudgedIsForgotten) {
+  Connect(2);
+  Lease(0, 2);
+  Finish(HttpError(calls_.started[0].id, 500));
+  Finish(HttpError(calls_.started[1].id, 500));
+  Revoke({0});
+  EXPECT_EQ(runner_->held(), 1);
+  Advance(kDoubtMax);
+  ASSERT_EQ(Results().size(), 1u);
+  EXPECT_EQ(Results()[0].key().index(), 1u);
 }
 
 TEST_F(RunnerCallsTest, AStaleConnectionIsForgivenOnce) {

@@ -71,7 +71,7 @@ TEST_F(RunnerSpoolTest, FailuresToBeTriedAgainAreNotKept) {
   Start();
   ConnectTo("s");
   Lease(0, 1);
-  Finish(HttpError(calls_.started[0].id, 500));
+  Finish(Broken(calls_.started[0].id, Transport::kReset));
   EXPECT_EQ(Results().size(), 1u);
   EXPECT_THAT(spool_.Indexes("s"), IsEmpty());
 }

@@ -409,7 +409,7 @@ TEST_F(RunnerStreamTest, AbortAllGivesUpTheCallsAndHandsThemBack) {
 TEST_F(RunnerStreamTest, ResultsSayWhichAttemptOfWhichRunTheyEnd) {
   Connect(2);
   Lease(0, 2, "b", 3, 2);
-  Finish(HttpError(calls_.started[0].id, 500));
+  Finish(Broken(calls_.started[0].id, Transport::kReset));
   ASSERT_EQ(Results().size(), 1u);
   EXPECT_EQ(Results()[0].attempt(), 3);
   EXPECT_EQ(Results()[0].run(), 2);
@@ -431,7 +431,7 @@ TEST_F(RunnerStreamTest, ALeaseOfWhatIsHeldRenewsItsNumbers) {
   Lease(0, 1);
   Lease(0, 1, "b", 2, 1);
   EXPECT_EQ(calls_.started.size(), 1u);
-  Finish(HttpError(calls_.started[0].id, 500));
+  Finish(Broken(calls_.started[0].id, Transport::kReset));
   ASSERT_EQ(Results().size(), 1u);
   EXPECT_EQ(Results()[0].attempt(), 2);
 }
