@@ -1,5 +1,6 @@
-"""A backend that fails everything for a while, and one that refuses the key: no request is lost or
-charged for it, the backend is left alone meanwhile, and the job says what it waits for.
+"""A backend that fails everything for a while, one that refuses the key, and one that refuses every
+call: no request is lost or charged for it, the backend is left alone meanwhile, and the job says what
+it waits for.
 
 NIGHTSHIFT_OUTAGE_SECONDS (default 6) is how long the backend fails everything; 60 is the long proof.
 """
@@ -95,9 +96,9 @@ class Breaker(TestCase):
     def job(self, requests):
         return self.write("in.jsonl", "".join(chat_line(f"r{i}", f"say {i}") + "\n" for i in range(requests)))
 
-    def command(self, server):
+    def command(self, server, *options):
         return ["run", self.path("in.jsonl"), "--backend", server.url, "--concurrency", SLOTS, "--data-dir",
-                self.path("data"), "-o", self.path("out.jsonl"), "--errors", self.path("errors.jsonl")]
+                self.path("data"), "-o", self.path("out.jsonl"), "--errors", self.path("errors.jsonl"), *options]
 
     def waiting(self):
         """What the job waits for, in words; empty when it does not."""
@@ -110,10 +111,13 @@ class Breaker(TestCase):
         requests = int(per_second * 5)
         server = self.server(int(per_second), 500, OUTAGE)
         self.job(requests)
-        nightshift = self.start(Process([PROGRAM, *map(str, self.command(server))]))
+        # A single charged attempt would end a request.
+        nightshift = self.start(Process([PROGRAM, *map(str, self.command(server, "--max-attempts", 1))]))
         self.eventually(lambda: "out of order" in self.waiting(), "the job says that its backend fails")
         self.assertEqual(nightshift.wait(OUTAGE + 120), 0, nightshift.err[-5:])
-        self.assertEqual(len(read_jsonl(self.path("out.jsonl"))), requests)
+        results = read_jsonl(self.path("out.jsonl"))
+        self.assertEqual(len(results), requests)
+        self.assertEqual({r["nightshift"]["attempts"] for r in results}, {1})
         self.assertFalse(os.path.exists(self.path("errors.jsonl")))
 
         failed = [at for at, status in server.calls if status != 200]
@@ -147,6 +151,20 @@ class Breaker(TestCase):
         self.assertEqual(len(results), 1000)
         self.assertEqual({r["nightshift"]["attempts"] for r in results}, {1})
         self.assertEqual(sum(status == 200 for _, status in server.calls), 1000, "none is called twice")
+
+    def test_a_backend_that_refuses_every_call_is_called_so_and_costs_nothing(self):
+        server = self.server(50, 503, 1e9)
+        self.job(100)
+        nightshift = self.start(Process([PROGRAM, *map(str, self.command(server, "--max-attempts", 1))]))
+        self.eventually(lambda: "has answered no call for" in self.waiting(), "the job says that it is refused")
+        self.assertIn("HTTP 503: out of order", self.waiting())
+        refused = sum(status == 503 for _, status in server.calls)
+        self.assertLessEqual(refused, 50 * 12, "each request about once, and then at growing intervals")
+        server.seconds = 0
+        self.assertEqual(nightshift.wait(120), 0, nightshift.err[-5:])
+        results = read_jsonl(self.path("out.jsonl"))
+        self.assertEqual(len(results), 100)
+        self.assertEqual({r["nightshift"]["attempts"] for r in results}, {1})
 
 
 if __name__ == "__main__":
