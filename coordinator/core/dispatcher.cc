@@ -113,8 +113,9 @@ absl::StatusOr<Dispatcher::HelloReply> Dispatcher::OnHello(const v1::Hello& hell
 
 v1::RateShares Dispatcher::OnReport(WorkerNumber worker, const v1::Report& report,
                                     MonotonicTime now) {
-  v1::RateShares shares = impl_->OnReport(worker, report, now);
-  impl_->WakeUp();
+  bool matters = false;
+  v1::RateShares shares = impl_->OnReport(worker, report, now, &matters);
+  if (matters) impl_->WakeUp();
   return shares;
 }
 

@@ -89,7 +89,9 @@ struct Dispatcher::Impl {
 
   // --- dispatcher_workers.cc
   absl::StatusOr<HelloReply> OnHello(const v1::Hello& hello, MonotonicTime now, absl::Time wall);
-  v1::RateShares OnReport(WorkerNumber number, const v1::Report& report, MonotonicTime now);
+  // `matters`: somebody is to be woken, since there are jobs, or people may want to see the change.
+  v1::RateShares OnReport(WorkerNumber number, const v1::Report& report, MonotonicTime now,
+                          bool* matters);
   void OnReturned(WorkerNumber number, const v1::Returned& returned, MonotonicTime now);
   void OnDrain(WorkerNumber number, MonotonicTime now);
   void OnStreamClosed(WorkerNumber number, MonotonicTime now);

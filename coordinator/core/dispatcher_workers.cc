@@ -160,12 +160,15 @@ bool Dispatcher::Impl::LostTogether(const Worker& worker) const {
 }
 
 v1::RateShares Dispatcher::Impl::OnReport(WorkerNumber number, const v1::Report& report,
-                                          MonotonicTime now) {
+                                          MonotonicTime now, bool* matters) {
   MutexLock lock(&mutex);
   Worker* worker = workers.Find(number);
   if (worker == nullptr) return {};
   const WorkerState before = worker->state;
-  if (workers.Report(worker, report, now)) TouchFleet();
+  const bool changed = workers.Report(worker, report, now);
+  if (changed) TouchFleet();
+  // A large idle fleet reports a thousand times a second, and nobody needs to look up for it.
+  *matters = changed || !jobs.active().empty();
   NoteAlive(worker, before);
   return rate_shares.Of(worker, workers, now);
 }
