@@ -166,6 +166,7 @@ TEST_F(RunnerBackendTest, ABackendThatRefusesEveryCallIsSaidToDoSo) {
     }
     Advance(absl::Seconds(1));
   }
+  Advance(absl::Seconds(5));
   EXPECT_THAT(LastReport().waiting_for(),
               testing::HasSubstr("room at the backend, which has answered no call for 2m"));
   EXPECT_THAT(LastReport().waiting_for(), testing::HasSubstr("HTTP 503: no worker is free"));
