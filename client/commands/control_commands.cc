@@ -23,6 +23,11 @@ std::string Unfinished(const v1::JobStatus& job) {
   return absl::StrCat(WithCommas(left), left == 1 ? " request" : " requests");
 }
 
+bool NewBudget(const v1::JobOptions& before, const v1::JobOptions& after) {
+  return before.budget_usd() != after.budget_usd() ||
+         before.budget_tokens() != after.budget_tokens();
+}
+
 // Asks on a terminal; elsewhere --yes has to say it.
 bool Agreed(CommandContext& context, const std::string& what, Failure* failure) {
   if (context.settings.On("yes")) return true;
@@ -58,7 +63,10 @@ std::string Done(const Connection& connection, Action::Action action, const v1::
         return absl::StrCat("Resumed ", id, ", but it is still ", after.waiting_for(), ".\n");
       }
       return absl::StrCat("Resumed ", id, ": ", Unfinished(after), " to go.\n",
-                          connection.folder() ? "Run the same `run` command again.\n" : "");
+                          !connection.folder() ? ""
+                          : NewBudget(before.options(), after.options())
+                              ? "Run the same `run` command again, with this budget.\n"
+                              : "Run the same `run` command again.\n");
     case Action::CANCEL:
       return absl::StrCat("Cancelled ", id, ". Its answers stay: ", Self(), " results ", id,
                           connection.flags(), "\n");
@@ -93,6 +101,14 @@ int Change(CommandContext& context, Action::Action action) {
       }
       request.add_classes(error_class);
     }
+  }
+  if (action == Action::RESUME) {
+    // Said here and now: a configured budget is for the jobs that are handed in with it.
+    const auto said = [&](const char* flag) {
+      return context.settings.all().at(flag).source == Source::kFlag;
+    };
+    if (said("budget-usd")) request.set_budget_usd(context.settings.Number("budget-usd"));
+    if (said("budget-tokens")) request.set_budget_tokens(context.settings.Int("budget-tokens"));
   }
   const auto connection = Connection::Open(context.settings, Connection::Kind::kAny, &failure);
   if (connection == nullptr) return context.console.Fail(failure);

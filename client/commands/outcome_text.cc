@@ -159,6 +159,14 @@ std::string NextText(const OutcomeText& outcome) {
       next.emplace_back("look at the rest", command("errors ", job.id(), " --class ", word));
     }
   }
+  if (job.state() == v1::JOB_STATE_PAUSED && job.reason() == v1::PAUSE_REASON_BUDGET) {
+    const char* const flag =
+        job.options().budget_usd() > 0 ? " --budget-usd USD" : " --budget-tokens N";
+    next.emplace_back("spend more",
+                      outcome.folder
+                          ? absl::StrCat("the same run command again with a larger", flag)
+                          : command("resume ", job.id(), flag));
+  }
   if (job.state() == v1::JOB_STATE_PAUSED || job.state() == v1::JOB_STATE_FAILED ||
       job.state() == v1::JOB_STATE_EXPIRED || job.state() == v1::JOB_STATE_CANCELLED)
     next.emplace_back("see its state", command("status ", job.id()));

@@ -20,9 +20,10 @@ bool MayWriteFiles(JobClient& client, absl::string_view ours, const OutputPaths&
                    Failure* failure);
 
 // A line that names the flags, of those that were given now, whose values the job did not begin
-// with and will not take on; empty when there are none.
+// with and will not take on; empty when there are none. `ended`: a job that takes on nothing any
+// more, not even a larger budget.
 std::string KeptOptionsText(const Settings& settings, const v1::JobOptions& then,
-                            const v1::JobOptions& now);
+                            const v1::JobOptions& now, bool ended);
 
 // "prompts.jsonl: 5,000 requests, all valid, about 4.1M prompt tokens"
 std::string InputLine(const std::string& name, const InputScan& scan);

@@ -108,6 +108,9 @@ struct JobCommand {
   JobNumber job = 0;
   v1::PauseReason reason = v1::PAUSE_REASON_NONE;
   std::string detail;
+  // kResume: the budgets from now on; 0 = as they were.
+  double budget_usd = 0;
+  int64_t budget_tokens = 0;
   v1::JobRecord record;  // kSeal
   // kSeal: indexes that are failed from the start (bad lines taken with --skip-bad-lines), rising.
   std::vector<uint64_t> invalid;

@@ -1,6 +1,7 @@
 #include "coordinator/core/job_policy.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -52,19 +53,28 @@ absl::Status Pause(const JobCommand& command, absl::Time wall, JobDraft* draft) 
   return absl::OkStatus();
 }
 
-absl::Status Resume(absl::Time wall, JobDraft* draft) {
+absl::Status Resume(const JobCommand& command, absl::Time wall, JobDraft* draft) {
   const v1::JobState state = draft->record.state();
-  if (JobStateInfo(state).runnable) return absl::OkStatus();
-  if (state != v1::JOB_STATE_PAUSED) {
+  if (state != v1::JOB_STATE_PAUSED && !JobStateInfo(state).runnable) {
     return Forbidden(*draft, Ended(*draft) ? "it has ended; nightshift retry runs again what failed"
                                            : "it cannot be resumed");
   }
-  const std::string spent = SpentBudget(draft->record.options(), draft->sums);
-  if (!spent.empty()) {
-    return Forbidden(
-        *draft, absl::StrCat(spent, "; what is done can be read with nightshift results ",
-                             draft->record.id(), ", the rest needs a job with a larger budget"));
+  v1::JobOptions options = draft->record.options();
+  if (command.budget_usd > 0) options.set_budget_usd(command.budget_usd);
+  if (command.budget_tokens > 0) options.set_budget_tokens(command.budget_tokens);
+  const std::string spent = SpentBudget(options, draft->sums);
+  // A job that runs is paused for it by what follows (Settle).
+  if (state == v1::JOB_STATE_PAUSED && !spent.empty()) {
+    return Forbidden(*draft,
+                     absl::StrCat(spent, "; what is done can be read with nightshift results ",
+                                  draft->record.id(), ", the rest needs a larger one"));
   }
+  if (options.budget_usd() != draft->record.options().budget_usd() ||
+      options.budget_tokens() != draft->record.options().budget_tokens()) {
+    *draft->record.mutable_options() = std::move(options);
+    draft->write_row = true;
+  }
+  if (state != v1::JOB_STATE_PAUSED) return absl::OkStatus();
   Move(draft, draft->record.started_at_ms() == 0 ? v1::JOB_STATE_QUEUED : v1::JOB_STATE_RUNNING,
        wall);
   return absl::OkStatus();
@@ -158,7 +168,7 @@ absl::Status ApplyCommand(const JobCommand& command, absl::Time wall, JobDraft* 
     case JobCommand::Kind::kPause:
       return Pause(command, wall, draft);
     case JobCommand::Kind::kResume:
-      return Resume(wall, draft);
+      return Resume(command, wall, draft);
     case JobCommand::Kind::kCancel:
       return Cancel(wall, draft);
     case JobCommand::Kind::kExpire:

@@ -85,7 +85,7 @@ TEST_F(ParseTest, UnknownFlagSuggestsTheNearest) {
 }
 
 TEST_F(ParseTest, AFlagOfAnotherCommandSaysWhose) {
-  EXPECT_EQ(Bad({"watch", "job_1", "--budget-usd", "3"}).hint, "it belongs to run, submit");
+  EXPECT_EQ(Bad({"watch", "job_1", "--budget-usd", "3"}).hint, "it belongs to run, submit, resume");
 }
 
 TEST_F(ParseTest, HelpWinsOverWhatElseIsWrong) {

@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from support import CliCase, PROGRAM, prompts, read_jsonl
+from support import CliCase, PROGRAM, Process, prompts, read_jsonl
 
 
 class Success(CliCase):
@@ -314,7 +314,37 @@ class Outcomes(CliCase):
         self.assertEqual(code, 4, err)
         self.assertIn("budget", err)
         self.assertGreaterEqual(len(read_jsonl(self.path("in.results.jsonl"))), 1)
+        self.assertIn("the same run command again with a larger --budget-tokens", err)
         self.assertEqual(self.nightshift(*words)[0], 4)
+
+    # The job goes on, with what it was given and no call for what is answered.
+    def test_a_larger_budget_finishes_what_a_smaller_one_began(self):
+        self.write("in.jsonl", prompts(60))
+        sim = self.sim("--reply-tokens", "100", "--latency", "20ms")
+        words = ["run", "in.jsonl", "--backend", sim.url, "--concurrency", "1", "--budget-tokens"]
+        self.assertEqual(self.nightshift(*words, "500")[0], 4)
+        code, _, err = self.nightshift(*words, "600")
+        self.assertEqual(code, 4, err)
+        self.assertIn("is spent", err)
+        code, _, err = self.nightshift(*words, "1000000")
+        self.assertEqual(code, 0, err)
+        self.assertNotIn("changes nothing", err)
+        self.assertEqual(len(read_jsonl(self.path("in.results.jsonl"))), 60)
+        self.assertEqual(len(self.sim_calls()), 60)
+        self.assertEqual(self.nightshift("audit", "--data-dir", "nightshift-data")[0], 0)
+
+    # A smaller one as well: what is there is written, and nothing more is called.
+    def test_a_budget_can_be_made_smaller(self):
+        self.write("in.jsonl", prompts(200))
+        sim = self.sim("--reply-tokens", "100", "--latency", "50ms")
+        words = ["run", "in.jsonl", "--backend", sim.url, "--concurrency", "1", "--budget-tokens"]
+        process = self.start(Process([PROGRAM, *words, "1000000"], cwd=self.folder))
+        self.eventually(lambda: len(self.sim_calls()) >= 5, "calls are answered")
+        self.assertEqual(process.end(), 143)
+        calls = len(self.sim_calls())
+        code, _, err = self.nightshift(*words, "200")
+        self.assertEqual(code, 4, err)
+        self.assertEqual(len(self.sim_calls()), calls)
 
     def test_a_passed_deadline_ends_with_four(self):
         self.write("in.jsonl", prompts(200))

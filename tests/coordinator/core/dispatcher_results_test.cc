@@ -319,6 +319,32 @@ TEST_F(DispatcherResults, TheBudgetPausesTheJobWithTheCommitThatReachesIt) {
   EXPECT_TRUE(Run(Kind::kCancel, 1).ok());
 }
 
+TEST_F(DispatcherResults, ALargerBudgetLetsTheJobGoOnAndASmallerOnePausesIt) {
+  JobCommand seal = Seal(1, 100);
+  seal.record.mutable_options()->set_budget_tokens(15);  // one answer
+  ASSERT_TRUE(Run(seal).ok());
+  const WorkerNumber worker = Connect("w", 2);
+  const std::vector<RequestId> ids = Plan();
+  Do({Answered(worker, ids[0])});
+  ASSERT_EQ(Status(1).reason(), v1::PAUSE_REASON_BUDGET);
+  Do(AnswerAll(worker, {ids.begin() + 1, ids.end()}));
+  const auto spent = static_cast<int64_t>(15 * ids.size());
+  JobCommand resume = Command(Kind::kResume, 1);
+  resume.budget_tokens = spent;
+  EXPECT_EQ(Run(resume).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Status(1).options().budget_tokens(), 15) << "refused as a whole";
+  resume.budget_tokens = spent + 1;
+  ASSERT_TRUE(Run(resume).ok());
+  EXPECT_EQ(Status(1).state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(disk.jobs.at(1).record.options().budget_tokens(), spent + 1);
+  EXPECT_FALSE(Plan().empty());
+  // Of a job that runs, too; what has been spent is more than that.
+  resume.budget_tokens = 10;
+  ASSERT_TRUE(Run(resume).ok());
+  EXPECT_EQ(Status(1).reason(), v1::PAUSE_REASON_BUDGET);
+  EXPECT_TRUE(Plan().empty());
+}
+
 TEST_F(DispatcherResults, TheMoneyBudgetCountsKnownCosts) {
   JobCommand seal = Seal(1, 100);
   seal.record.mutable_options()->set_budget_usd(1.0);
