@@ -45,6 +45,7 @@ std::string ExitCodeHelp() {
        --stop-on-error-rate, or `watch --timeout` ran out
     5  the coordinator or a backend could not be reached
    75  coordinator only: the store can no longer be trusted; start it again
+  129  its terminal has gone  }
   130  interrupted by Ctrl-C  } all answers so far are saved, and the message
   143  ended by SIGTERM       } holds the command that resumes
 

@@ -17,6 +17,7 @@ enum class ExitCode : int {
   kStopped = 4,       // cancelled, expired, budget, error policy, `watch --timeout`
   kUnreachable = 5,   // coordinator or backend could not be reached
   kBrokenStore = 75,  // servers only: the store can no longer be trusted, a restart is the cure
+  kHungUp = 129,
   kInterrupted = 130,
   kTerminated = 143,
 };

@@ -19,12 +19,17 @@ sigset_t Watched() {
   sigset_t set;
   sigemptyset(&set);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaddset(&set, signal);
+  // Waiting for a signal brings it also where it is ignored.
+  struct sigaction hangup;
+  if (sigaction(SIGHUP, nullptr, &hangup) != 0 || hangup.sa_handler != SIG_IGN)
+    sigaddset(&set, SIGHUP);
   return set;
 }
 
 }  // namespace
 
 ExitCode ExitCodeOfSignal(int signal) {
+  if (signal == SIGHUP) return ExitCode::kHungUp;
   return signal == SIGTERM ? ExitCode::kTerminated : ExitCode::kInterrupted;
 }
 
@@ -67,7 +72,7 @@ struct SignalThread::Impl {
       if (signal == SIGUSR1) {
         if (call_usr1) call_usr1();
       } else if (call_stop) {
-        call_stop(signal, ++count);
+        if (signal != SIGHUP || count == 0) call_stop(signal, ++count);
       } else {
         if (call_last) call_last();
         _exit(static_cast<int>(ExitCodeOfSignal(signal)));

@@ -14,7 +14,8 @@ namespace nightshift {
 namespace {
 
 constexpr absl::Duration kInterruptGrace = absl::Seconds(60);
-// SIGTERM comes from a supervisor that kills after 30 s or so.
+// SIGTERM comes from a supervisor that kills after 30 s or so; a terminal goes away when its
+// machine is shut down, or with a person who wants to be rid of it.
 constexpr absl::Duration kTerminateGrace = absl::Seconds(20);
 // After the second signal the main thread has this long to end in order.
 constexpr absl::Duration kAbortGrace = absl::Milliseconds(800);
@@ -36,7 +37,7 @@ RunStop::~RunStop() {
 }
 
 absl::Duration RunStop::DrainGrace(int signal) {
-  return signal == SIGTERM ? kTerminateGrace : kInterruptGrace;
+  return signal == SIGINT ? kInterruptGrace : kTerminateGrace;
 }
 
 void RunStop::EnterWork(Worker* worker, std::function<void()> print_now) {

@@ -1,5 +1,6 @@
-// What Ctrl-C and SIGTERM do to a run. The first asks for an end: no new calls, those in flight are
-// waited for. The second drops them, and the process is gone within a second.
+// What Ctrl-C, SIGTERM and a terminal that goes away (SIGHUP) do to a run. The first asks for an
+// end: no new calls, those in flight are waited for. The second drops them, and the process is gone
+// within a second.
 //
 //   before the job is handed in   the process ends at once; nothing is lost, nothing has run
 //   while it works                as above

@@ -33,6 +33,11 @@ class Terminal:
     def type(self, text):
         os.write(self.master, text.encode())
 
+    def hang_up(self):
+        """The terminal goes away, as a window that is closed."""
+        os.close(self.master)
+        self.master = None
+
     def interrupt(self):
         self.process.send_signal(signal.SIGINT)
 
@@ -71,4 +76,5 @@ class Terminal:
         self.process.wait()
         if self.process.stdout:
             self.process.stdout.close()
-        os.close(self.master)
+        if self.master is not None:
+            os.close(self.master)

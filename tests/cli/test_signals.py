@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGUSR1."""
+"""Ctrl-C, SIGTERM, SIGHUP and SIGUSR1."""
 import json
 import os
 import re
@@ -81,6 +81,28 @@ class Stopping(CliCase):
         counts = json.loads(out)["counts"]
         self.assertEqual(counts["succeeded"], len(self.sim_calls()))
         self.assertEqual(counts["in_flight"], 0)
+
+    # A closed laptop, a lost connection: what was paid for is saved, and the second SIGHUP, which a shell
+    # sends beside the kernel's, drops no call.
+    def test_a_terminal_that_goes_away_is_no_kill(self):
+        process = self.begin(count=2, latency="1s")
+        process.send(signal.SIGHUP)
+        process.wait_for("Stopping: ")
+        process.send(signal.SIGHUP)
+        self.assertEqual(process.wait(), 129)
+        self.assertIn("Resume with:", "\n".join(process.err))
+        code, out, _ = self.nightshift("status", self.job(), "--json", "--data-dir", "nightshift-data")
+        self.assertEqual(json.loads(out)["counts"]["succeeded"], len(self.sim_calls()))
+
+    def test_under_nohup_a_terminal_may_go_away(self):
+        self.write("in.jsonl", prompts(20))
+        self.backend = self.sim("--latency", "200ms")
+        process = self.start(Process(["nohup", PROGRAM, "run", "in.jsonl", "--backend", self.backend.url,
+                                      "--concurrency", "2"], cwd=self.folder))
+        self.eventually(lambda: len(self.sim_calls()) >= 2, "calls are answered")
+        process.send(signal.SIGHUP)
+        self.assertEqual(process.wait(), 0)
+        self.assertEqual(len(read_jsonl(self.path("in.results.jsonl"))), 20)
 
     def job(self):
         return json.loads(self.nightshift("jobs", "--json", "--data-dir", "nightshift-data")[1])[0]["id"]

@@ -48,6 +48,17 @@ class OnATerminal(CliCase):
                 self.assertIn(b"24 succeeded", terminal.screen)
                 self.assertLess(terminal.screen.rindex(b"\x1b[?25h"), terminal.screen.index(b"24 succeeded"))
 
+    # The kernel's own SIGHUP, with nowhere left to write to.
+    def test_a_window_that_is_closed_loses_nothing(self):
+        terminal = self.slow_run(80, requests=60)
+        terminal.read_until("%")
+        terminal.hang_up()
+        self.assertEqual(terminal.process.wait(60), 129)
+        calls = len(self.sim_calls())
+        code, _, err = self.nightshift("run", "in.jsonl", "--backend", "sim")
+        self.assertEqual(code, 0, err)
+        self.assertIn(f"{calls} of 60 done, {60 - calls} to go", err)
+
     def test_a_smaller_window_is_noticed(self):
         terminal = self.slow_run(120, requests=40)
         terminal.read_until("%")
