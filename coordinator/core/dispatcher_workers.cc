@@ -206,12 +206,18 @@ void Dispatcher::Impl::OnStreamClosed(WorkerNumber number, MonotonicTime now) {
   Worker* worker = workers.Find(number);
   if (worker == nullptr) return;
   workers.StreamClosed(worker, now);
+  if (WorkerRegistry::HasEnded(*worker) && leases.CountOf(number) == 0) workers.Gone(worker, now);
   TouchFleet();
 }
 
 void Dispatcher::Impl::Tick(MonotonicTime now) {
   MutexLock lock(&mutex);
   bool changed = false;
+  for (auto& [number, worker] : workers.all()) {
+    if (!WorkerRegistry::HasEnded(worker) || leases.CountOf(number) > 0) continue;
+    workers.Gone(&worker, now);
+    changed = true;
+  }
   for (Worker* worker : workers.Overdue(now, options.lease_ttl, ReconnectGrace())) {
     // A conviction is for good: the worker gets longer to come back.
     if (OnTrial(worker->number) && now - worker->last_heard <= kTrialPatience * options.lease_ttl) {

@@ -79,6 +79,11 @@ class WorkerRegistry {
   void Drain(Worker* worker, MonotonicTime now);
   void StreamClosed(Worker* worker, MonotonicTime now);
   void Gone(Worker* worker, MonotonicTime now);
+  // It said that it ends, and its stream has ended: nothing more is to come of it. What it holds,
+  // if anything, is what arrived last and is being written.
+  static bool HasEnded(const Worker& worker) {
+    return worker.state != WorkerState::kGone && worker.drain_said && !worker.stream_open;
+  }
 
   // The place of the backend of that name; it is added, taking nothing, when unknown (when there is
   // no room for another, the first one stands in for it).

@@ -201,6 +201,34 @@ TEST_F(DispatcherWorkers, ADrainingWorkerFinishesWhatItHolds) {
   EXPECT_TRUE(Plan().empty());
 }
 
+// Not seven seconds later, as one whose connection broke.
+TEST_F(DispatcherWorkers, AWorkerThatEndedInOrderIsGoneAtOnce) {
+  const JobNumber job = NewJob(100);
+  const WorkerNumber worker = Connect("w");
+  const std::vector<RequestId> ids = Plan();
+  dispatcher->OnDrain(worker, v1::Drain(), clock.Now());
+  Do(AnswerAll(worker, ids));
+  EXPECT_EQ(WorkerNamed("w").state(), "draining");
+  dispatcher->OnStreamClosed(worker, clock.Now());
+  EXPECT_EQ(WorkerNamed("w").state(), "gone");
+  EXPECT_EQ(Status(job).counts().succeeded(), 16);
+  EXPECT_EQ(dispatcher->lapsed_leases(), 0);
+}
+
+// Its last answers are there and being written, or its stream broke and it comes again with them.
+TEST_F(DispatcherWorkers, AWorkerThatIsOwedAnswersIsNotGoneBeforeTheyAreRecorded) {
+  NewJob(16);
+  const WorkerNumber worker = Connect("w");
+  const std::vector<RequestId> ids = Plan();
+  dispatcher->OnDrain(worker, v1::Drain(), clock.Now());
+  dispatcher->OnStreamClosed(worker, clock.Now());
+  AdvanceAndTick(absl::Seconds(1));
+  EXPECT_EQ(WorkerNamed("w").state(), "draining");
+  Do(AnswerAll(worker, ids));
+  AdvanceAndTick(absl::Seconds(1));
+  EXPECT_EQ(WorkerNamed("w").state(), "gone");
+}
+
 TEST_F(DispatcherWorkers, MessagesOfUnknownWorkersDoNothing) {
   dispatcher->OnReport(77, ReportOf(8, 0), clock.Now());
   dispatcher->OnReturned(77, v1::Returned(), clock.Now());
