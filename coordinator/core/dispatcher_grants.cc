@@ -127,13 +127,27 @@ void Dispatcher::Impl::AddToGrant(const Taker& taker, Source* source, int64_t co
   source->available[static_cast<size_t>(caution)] -= count;
 }
 
+int64_t Dispatcher::Impl::LoneAt(const Worker& worker, uint32_t place) const {
+  const std::string& server = worker.backends[place].server;
+  if (server.empty()) return leases.CountOf(worker.number, place, Caution::kLone);
+  int64_t lone = 0;
+  for (const auto& [number, other] : workers.all()) {
+    if (leases.CountOf(number, Caution::kLone) == 0) continue;
+    for (uint32_t at = 0; at < other.backends.size(); ++at) {
+      if (other.backends[at].server == server) lone += leases.CountOf(number, at, Caution::kLone);
+    }
+  }
+  return lone;
+}
+
 Grant Dispatcher::Impl::MakeGrant(const Taker& taker, int64_t count, std::vector<Source>* sources,
                                   MonotonicTime now) {
   // The careful ones first, in what room there is for them.
   constexpr Caution kShared[] = {Caution::kLone, Caution::kSuspect, Caution::kOrdinary};
   std::array<int64_t, kCautions> room{};
   for (const Caution caution : kShared) {
-    const int64_t held = leases.CountOf(taker.worker->number, caution);
+    const int64_t held = caution == Caution::kLone ? LoneAt(*taker.worker, taker.place)
+                                                   : leases.CountOf(taker.worker->number, caution);
     room[static_cast<size_t>(caution)] = std::max<int64_t>(0, HeldMax(caution) - held);
   }
   std::vector<Source*> from;

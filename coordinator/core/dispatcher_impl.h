@@ -128,6 +128,8 @@ struct Dispatcher::Impl {
   // Ordinary requests, and as many suspects as the worker may have.
   Grant MakeGrant(const Taker& taker, int64_t count, std::vector<Source>* sources,
                   MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Lone requests at the server behind a backend, whichever workers call it.
+  int64_t LoneAt(const Worker& worker, uint32_t place) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Leases `count` more requests of the source.
   void AddToGrant(const Taker& taker, Source* source, int64_t count, Caution caution, Grant* grant,
                   MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);

@@ -1,6 +1,7 @@
 #include "coordinator/core/lease_table.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -13,7 +14,7 @@ void LeaseTable::Add(const RequestId& id, const Lease& lease) {
   Holder& holder = holders_[lease.worker];
   holder.requests.insert(id);
   if (holder.per_backend.size() <= lease.backend) holder.per_backend.resize(lease.backend + 1);
-  ++holder.per_backend[lease.backend];
+  ++holder.per_backend[lease.backend][static_cast<size_t>(lease.caution)];
   ++holder.per_caution[static_cast<size_t>(lease.caution)];
 }
 
@@ -26,7 +27,7 @@ bool LeaseTable::Remove(const RequestId& id) {
   const auto it = leases_.find(id);
   if (it == leases_.end()) return false;
   const auto holder = holders_.find(it->second.worker);
-  --holder->second.per_backend[it->second.backend];
+  --holder->second.per_backend[it->second.backend][static_cast<size_t>(it->second.caution)];
   --holder->second.per_caution[static_cast<size_t>(it->second.caution)];
   holder->second.requests.erase(id);
   if (holder->second.requests.empty()) holders_.erase(holder);
@@ -51,7 +52,14 @@ int64_t LeaseTable::CountOf(WorkerNumber worker) const {
 int64_t LeaseTable::CountOf(WorkerNumber worker, uint32_t backend) const {
   const auto it = holders_.find(worker);
   if (it == holders_.end() || it->second.per_backend.size() <= backend) return 0;
-  return it->second.per_backend[backend];
+  const Counts& counts = it->second.per_backend[backend];
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
+int64_t LeaseTable::CountOf(WorkerNumber worker, uint32_t backend, Caution caution) const {
+  const auto it = holders_.find(worker);
+  if (it == holders_.end() || it->second.per_backend.size() <= backend) return 0;
+  return it->second.per_backend[backend][static_cast<size_t>(caution)];
 }
 
 int64_t LeaseTable::CountOf(WorkerNumber worker, Caution caution) const {

@@ -40,13 +40,15 @@ class LeaseTable {
   int64_t CountOf(WorkerNumber worker) const;
   int64_t CountOf(WorkerNumber worker, uint32_t backend) const;
   int64_t CountOf(WorkerNumber worker, Caution caution) const;
+  int64_t CountOf(WorkerNumber worker, uint32_t backend, Caution caution) const;
   int64_t size() const { return static_cast<int64_t>(leases_.size()); }
 
  private:
+  using Counts = std::array<int64_t, kCautions>;
   struct Holder {
     absl::flat_hash_set<RequestId> requests;
-    std::vector<int64_t> per_backend;
-    std::array<int64_t, kCautions> per_caution{};
+    std::vector<Counts> per_backend;
+    Counts per_caution{};
   };
 
   absl::flat_hash_map<RequestId, Lease> leases_;

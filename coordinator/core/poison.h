@@ -31,12 +31,14 @@
 //
 //   four or more   as any other; the waits before the next attempt scatter those that were together
 //   three          as a suspect
-//   two or one     lone: one of them in a worker at a time, beside whatever else it does
+//   two or one     lone: one of them at a server at a time, beside whatever else it does and
+//                  whichever workers call it
 //
 // So a request that kills its backends fails when its own attempts are used up (max_attempts of the
-// job), and those that were with it each time have two left. Where workers share a server, lone
-// requests of two workers may meet there; and a job with one attempt has none to lose.
-// Broken connections are common in some networks: nothing ever stands still for this.
+// job), and those that were with it each time have two left. A service of many machines, which
+// names no server, gets one from each worker; and a job with one attempt has none to lose. Workers
+// that call one server by different names are not seen to share it. Broken connections are common
+// in some networks: nothing ever stands still for this.
 //
 // Bounds. A request that kills workers costs at most three of them; one more for each time that the
 // coordinator itself went down between such a death and its commit, or was down when it happened
@@ -77,7 +79,8 @@ inline constexpr absl::Duration kLostTogether = absl::Seconds(5);
 Caution CautionFor(int32_t lost_workers, int32_t attempts_left);
 inline constexpr int32_t kAttemptsPlenty = std::numeric_limits<int32_t>::max();
 
-// How many requests with this caution one worker may hold; for kAccused see TrialsMax.
+// How many requests with this caution one worker may hold, or of kLone one server; for kAccused see
+// TrialsMax.
 int64_t HeldMax(Caution caution);
 
 // Whether the loss of a worker ends the request. `lost_before`: workers lost over it before this

@@ -16,6 +16,7 @@ bool SetInfo(Backend* backend, const v1::BackendInfo& info) {
   backend->state = info.state();
   backend->detail = info.detail();
   backend->account = info.account();
+  backend->server = info.server();
   if (!std::equal(backend->models.begin(), backend->models.end(), info.models().begin(),
                   info.models().end())) {
     backend->models.assign(info.models().begin(), info.models().end());

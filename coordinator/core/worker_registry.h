@@ -31,15 +31,11 @@ inline constexpr absl::Duration kGoneKept = absl::Minutes(10);
 inline constexpr int kBackendsPerWorkerMax = 256;
 
 struct Backend {
-  // As which user of its account RateShares has counted it.
-  enum class Counted : char { kNot, kIdle, kBusy };
-
-  std::string name, kind, url, state, detail, account, waiting_for, explain;
+  std::string name, kind, url, state, detail, account, server, waiting_for, explain;
   std::vector<std::string> models;
   // False until the first report of the stream, and after the worker handed requests back: it gets
   // nothing until it says again what it can take.
   bool reported = false;
-  Counted counted = Counted::kNot;
   int32_t limit = 0, in_flight = 0, buffered = 0;
   double requests_per_second = 0, tokens_per_second = 0, latency_seconds = 0;
   std::vector<signed char> serves;  // by model set: 0 not asked yet, 1 yes, -1 no

@@ -1,4 +1,6 @@
-#include "gtest/gtest.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include "worker/probe_loop.h"
 
 namespace nightshift {
@@ -44,6 +46,20 @@ TEST_F(ProbeJudgeTest, BackendIsStartingUntilItAnswers) {
   EXPECT_EQ(info.models_size(), 2);
   EXPECT_EQ(info.name(), "b");
   EXPECT_EQ(judge_.NextIn(), absl::Seconds(30));
+}
+
+// What tells whether two workers call the same server.
+TEST_F(ProbeJudgeTest, AServerHasOneNameOnEveryMachine) {
+  BackendSpec spec = Spec();
+  EXPECT_EQ(InfoOf(spec).server(), "h:1");
+  spec.base_url = "https://gpu7/v1";
+  spec.kind = "openai";
+  EXPECT_EQ(InfoOf(spec).server(), "gpu7:443");
+  spec.base_url = "http://127.0.0.1:8000";
+  EXPECT_THAT(InfoOf(spec).server(), testing::MatchesRegex(".+/127\\.0\\.0\\.1:8000"))
+      << "of which machine?";
+  spec.kind = "cerebras";
+  EXPECT_EQ(InfoOf(spec).server(), "");
 }
 
 // A server that is busy with our own calls may not find the time to say so.

@@ -374,6 +374,76 @@ TEST_F(DispatcherPoison, ARequestThatKillsItsBackendFailsAlone) {
   }
 }
 
+// The same where several workers call that server: what breaks are the connections of all of them.
+TEST_F(DispatcherPoison, ARequestThatKillsAServerOfSeveralWorkersFailsAlone) {
+  const JobNumber job = NewJob(60);
+  std::vector<WorkerNumber> fleet;
+  for (const std::string name : {"a", "b", "c"}) {
+    fleet.push_back(Connect(name, 64));
+  }
+  for (int i = 0; i < 1000 && !Terminal(State(job)); ++i) {
+    clock.Advance(absl::Seconds(1));
+    v1::Report report = ReportOf(64, 0);
+    report.mutable_backends(0)->mutable_info()->set_server("gpu7:8000");
+    for (const WorkerNumber worker : fleet) dispatcher->OnReport(worker, report, clock.Now());
+    const GrantPlan plan = dispatcher->PlanGrants(clock.Now());
+    for (const JobNumber moved : plan.frontier_moved) ASSERT_TRUE(Run(Kind::kFrontier, moved).ok());
+    bool dies = false;
+    for (const Grant& grant : plan.grants) {
+      for (const Grant::Item& item : grant.items) dies = dies || item.id.index == 7;
+    }
+    std::vector<ResultEvent> results;
+    for (const Grant& grant : plan.grants) {
+      for (const Grant::Item& item : grant.items) {
+        results.push_back(dies ? Failed(grant.worker, item.id, item.attempt)
+                               : Answered(grant.worker, item.id));
+        if (dies) results.back().result.set_error_class(v1::ERROR_CLASS_CONNECTION_ERROR);
+      }
+    }
+    Do(results);
+  }
+  EXPECT_EQ(State(job), v1::JOB_STATE_COMPLETED);
+  EXPECT_EQ(Status(job).counts().succeeded(), 59);
+}
+
+// Two backends of one worker are two servers: what is tried at the one keeps nothing from the
+// other.
+TEST_F(DispatcherPoison, ServersAreTriedWithLoneRequestsBesideEachOther) {
+  const JobNumber job = NewJob(4);
+  const WorkerNumber first = Connect("first", 8);
+  // All but the last two attempts of four requests end with their connections.
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    std::vector<ResultEvent> broken;
+    for (int tries = 0; tries < 100 && broken.size() < 4; ++tries) {
+      clock.Advance(absl::Seconds(5));
+      dispatcher->OnReport(first, ReportOf(8, 0), clock.Now());
+      for (const RequestId& id : Plan()) {
+        broken.push_back(Failed(first, id, attempt));
+        broken.back().result.set_error_class(v1::ERROR_CLASS_CONNECTION_ERROR);
+      }
+    }
+    Do(broken);
+  }
+  dispatcher->OnDrain(first, v1::Drain(), clock.Now());
+  v1::Hello hello = HelloOf("second", "second-session");
+  *hello.add_backends() = hello.backends(0);
+  hello.mutable_backends(1)->set_name("c");
+  const WorkerNumber second = dispatcher->OnHello(hello, clock.Now(), clock.WallNow())->worker;
+  clock.Advance(absl::Minutes(2));
+  v1::Report report = ReportOf(8, 0);
+  *report.add_backends() = report.backends(0);
+  report.mutable_backends(1)->mutable_info()->set_name("c");
+  for (const bool shared : {false, true}) {
+    for (v1::BackendReport& backend : *report.mutable_backends())
+      backend.mutable_info()->set_server(shared ? "gpu7:8000" : "");
+    dispatcher->OnReport(second, report, clock.Now());
+    const std::vector<RequestId> ids = Plan();
+    EXPECT_EQ(ids.size(), shared ? 1u : 2u);
+    Do(AnswerAll(second, ids));
+  }
+  EXPECT_EQ(Status(job).counts().succeeded(), 3);
+}
+
 // A fleet that has other work to do keeps one worker free for the trial; the others go on.
 TEST_F(DispatcherPoison, ABusyFleetTriesWithOneWorker) {
   const JobNumber job = NewJob(100000);
