@@ -115,6 +115,7 @@ class Success(CliCase):
 
 
 class Again(CliCase):
+    # R16: the same command is the same job.
     def test_when_all_is_done_the_files_are_written_again_without_a_call(self):
         self.write("in.jsonl", prompts(20))
         sim = self.sim()
@@ -131,6 +132,7 @@ class Again(CliCase):
         with open(self.path("in.results.jsonl"), "rb") as handle:
             self.assertEqual(handle.read(), first)
 
+    # R28: no answer is attached to another prompt.
     def test_an_edited_input_is_refused_while_the_old_job_has_the_file(self):
         self.write("in.jsonl", prompts(5))
         self.assertEqual(self.nightshift("run", "in.jsonl", "--backend", "sim")[0], 0)
@@ -216,6 +218,7 @@ class Refused(CliCase):
         self.assertEqual(code, 2)
         self.assertIn("--backend sim", err)
 
+    # R39: found before anything runs.
     def test_an_unknown_model_names_those_that_are_there(self):
         sim = self.sim("--models", "alpha,beta")
         self.write("in.jsonl", prompts(2))

@@ -7,7 +7,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from http_api import CHAT, ApiCase, requests  # noqa: E402
-from nightshift_testing import chat_line, run  # noqa: E402
+from nightshift_testing import PATIENCE, chat_line, run  # noqa: E402
 
 KEYS = ["id", "object", "endpoint", "model", "errors", "input_file_id", "completion_window", "status",
         "output_file_id", "error_file_id", "created_at", "in_progress_at", "expires_at", "finalizing_at",
@@ -194,6 +194,16 @@ class Running(ApiCase):
         self.assertEqual(self.call("DELETE", f"/v1/files/{batch['output_file_id']}").status, 200)
         self.assertEqual(self.content(batch["output_file_id"]).status, 404)
         self.assertEqual(run("results", job, "--coordinator", self.coordinator.address)[1].encode(), whole)
+
+    # R35: a file is named when all of it can be read.
+    def test_a_file_can_be_read_the_moment_it_is_named(self):
+        self.start_worker()
+        batch_id = self.created(self.uploaded(requests(300)))
+        end = time.monotonic() + PATIENCE
+        while not (batch := self.batch(batch_id))["output_file_id"]:
+            self.assertLess(time.monotonic(), end, batch)
+        self.assertEqual(len(self.lines(batch["output_file_id"])), 300)
+        self.assertEqual(batch["request_counts"]["completed"], 300)
 
     def test_lines_that_fail_when_they_run(self):
         self.start_worker()

@@ -132,13 +132,13 @@ class Coordinator(Process):
 class Worker(Process):
     """Without a --data-dir among the options, in a folder of its own that goes with the tests."""
 
-    def __init__(self, coordinator_address, backend, *options):
+    def __init__(self, coordinator_address, backend, *options, env=None):
         if "--data-dir" not in options:
             folder = tempfile.mkdtemp(prefix="nightshift-worker-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             options += ("--data-dir", folder)
         super().__init__([PROGRAM, "worker", "--coordinator", coordinator_address, "--backend", backend,
-                          "--http", "127.0.0.1:0", *map(str, options)])
+                          "--http", "127.0.0.1:0", *map(str, options)], env=env)
 
 
 def run(*arguments, env=None, cwd=None, timeout=300, input=None):

@@ -64,6 +64,7 @@ TEST_F(DispatcherCommands, AJobOfInvalidLinesOnlyCompletesAtTheSeal) {
   EXPECT_EQ(State(1), v1::JOB_STATE_COMPLETED);
 }
 
+// R36.
 TEST_F(DispatcherCommands, CancelRevokesAtOnceAndEndsInTheNextRound) {
   const JobNumber job = NewJob(100);
   const WorkerNumber worker = Connect("w");
@@ -232,6 +233,7 @@ TEST_F(DispatcherCommands, ExpiryKeepsWhatIsDone) {
   EXPECT_TRUE(dispatcher->ExpiredJobs(clock.Now(), clock.WallNow()).empty());
 }
 
+// R37.
 TEST_F(DispatcherCommands, StopFailsTheJobWithItsReason) {
   const JobNumber job = NewJob(3);
   JobCommand stop = Command(Kind::kStop, job);

@@ -5,6 +5,7 @@ namespace {
 
 using DispatcherRestart = DispatcherFixture;
 
+// R2, R11: what a coordinator had given out when it died, sent or not, is given out again.
 TEST_F(DispatcherRestart, WhatWasNeverLeasedGoesOutAtOnceAndHolesWait) {
   const JobNumber job = NewJob(100);
   const WorkerNumber worker = Connect("w");

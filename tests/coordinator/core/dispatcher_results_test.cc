@@ -6,6 +6,7 @@ namespace {
 using Decided = ResultDecision::Kind;
 using DispatcherResults = DispatcherFixture;
 
+// R36: nobody has to be told for a job to end.
 TEST_F(DispatcherResults, TheLastAnswerCompletesTheJobInTheSameCommit) {
   const JobNumber job = NewJob(2);
   const WorkerNumber worker = Connect("w");
@@ -233,6 +234,7 @@ TEST_F(DispatcherResults, ARejectionOfAnEarlierRunIsNoOutcomeOfThisOne) {
   EXPECT_EQ(Status(job).counts().in_flight(), 0);
 }
 
+// R10: what a stale worker says.
 TEST_F(DispatcherResults, AFailureOfSomeoneWhoDoesNotHoldTheRequestIsDropped) {
   const JobNumber job = NewJob(1);
   const WorkerNumber lost = Connect("lost");

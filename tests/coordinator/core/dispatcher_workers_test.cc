@@ -85,6 +85,7 @@ TEST_F(DispatcherWorkers, AReconnectWithinTheGraceKeepsTheLeases) {
   EXPECT_EQ(dispatcher->lapsed_leases(), 0);
 }
 
+// R11.
 TEST_F(DispatcherWorkers, LeasesLostOnTheWayAreFreeAtOnce) {
   const JobNumber job = NewJob(100);
   Connect("w");

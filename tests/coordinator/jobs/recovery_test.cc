@@ -120,6 +120,7 @@ TEST_F(RecoveryTest, TheNewestOfManyJobsGoesOn) {
   EXPECT_EQ(world_->Lines(running, v1::ReadOutputRequest::RESULTS).size(), 10u);
 }
 
+// R26: a restart costs what is unfinished, not what is done.
 TEST_F(RecoveryTest, LoadingReadsNeitherRequestsNorOutcomes) {
   world_->SubmitJob(50);
   ASSERT_TRUE(world_->Answer(*world_->Lease(20)).ok());

@@ -391,6 +391,7 @@ TEST_F(RunnerCallsTest, OutcomesOfUnknownCallsAreIgnored) {
   EXPECT_THAT(Results(), IsEmpty());
 }
 
+// R10: a call for what it has lost is given up.
 TEST_F(RunnerCallsTest, RevokedRequestsVanish) {
   Connect(2);
   Lease(0, 5);
