@@ -90,7 +90,7 @@ class Ledger:
 class Fleet:
     """`test` is the TestCase that starts processes and fails."""
 
-    def __init__(self, test, latency, concurrency, *coordinator_options, prompt_bytes=0):
+    def __init__(self, test, latency, concurrency, *coordinator_options, prompt_bytes=0, env=None):
         self.test = test
         self.backend = test.start(Backend(test.folder, latency))
         self.concurrency = concurrency
@@ -99,7 +99,7 @@ class Fleet:
         self.coordinator_options = coordinator_options
         self.ledger = Ledger(test.path("ledger.jsonl"))
         test.addCleanup(self.ledger.close)
-        self.coordinator = test.start(Coordinator(test.path("data"), *coordinator_options))
+        self.coordinator = test.start(Coordinator(test.path("data"), *coordinator_options, env=env))
         self.address = self.coordinator.address
         self.where = ("--coordinator", self.address)
         self.workers = {}  # by name, those that live
@@ -111,12 +111,12 @@ class Fleet:
         self.coordinator = self.test.start(Coordinator(self.test.path("data"), *self.coordinator_options,
                                                        address=self.address))
 
-    def start_worker(self, name, told_name=None, folder=None, address=None, options=()):
+    def start_worker(self, name, told_name=None, folder=None, address=None, options=(), env=None):
         """`name` is what the backend's log says; `told_name` what the coordinator hears."""
         told_name = told_name or name
         worker = self.test.start(Worker(address or self.address, self.backend.url_for(name), "--name", told_name,
                                         "--data-dir", self.test.path(folder or told_name), "--concurrency",
-                                        self.concurrency, *options))
+                                        self.concurrency, *options, env=env))
         self.workers[name] = worker
         return worker
 
@@ -231,13 +231,17 @@ def by_key(calls):
 
 def split_repeats(groups, died_at):
     """(calls that were made again because the first was lost with its worker, calls made although an
-    earlier one was answered), over `groups` of by_key. `died_at`: worker -> when it was killed."""
+    earlier one was answered), over `groups` of by_key. `died_at`: worker -> when it was killed, or all the
+    times when it was."""
+    def unread(call):
+        deaths = died_at.get(call["worker"], [])
+        return any(call["started"] < death < call["ended"] + READ_WITHIN
+                   for death in (deaths if isinstance(deaths, list) else [deaths]))
     lost, again = [], []
     for group in groups.values():
         answered = False
         for call, following in zip(group, group[1:]):
-            unread = call["ended"] > died_at.get(call["worker"], float("inf")) - READ_WITHIN
-            answered |= call["how"] == "answered" and not unread
+            answered |= call["how"] == "answered" and not unread(call)
             (again if answered else lost).append(following)
     return lost, again
 
