@@ -32,6 +32,8 @@ STOP = 2.0 * LEASE_TTL
 # From the end of a call to the coordinator's having its answer, seconds; a worker stopped in between
 # could not deliver it.
 DELIVERED_WITHIN = 2.0
+# From a stop to the backend's noting the last call that was sent before it: who stands still sends none.
+NOTED_WITHIN = STOP / 2
 
 
 class Stopped(TestCase):
@@ -60,12 +62,13 @@ class Stopped(TestCase):
     # A call that was under way when its worker was stopped is nobody's fault: others call again, and its
     # answer is worth money if it is the first. Any other second call is one for a request that its
     # worker, or the one before, had lost and did not know it.
+    # `naps`: worker -> [(before the signal to stop was sent, after it)].
     def calls_for_lost_requests(self, groups, naps):
         found = []
         for group in groups.values():
             for call, following in zip(group, group[1:]):
-                stops = [stopped_at for stopped_at, _ in naps.get(call["worker"], ())]
-                if any(call["started"] <= stop < call["ended"] + DELIVERED_WITHIN for stop in stops):
+                if any(call["started"] <= sent + NOTED_WITHIN and begun < call["ended"] + DELIVERED_WITHIN
+                       for begun, sent in naps.get(call["worker"], ())):
                     continue
                 found.append(f"{call['key']}: {call['worker']} at {call['started']:.2f}, {following['worker']} "
                              f"{following['started'] - call['started']:.2f} s later")
@@ -79,23 +82,22 @@ class Stopped(TestCase):
             job = self.submit_for(STOP + 4)
             self.everybody_calls(job)
             time.sleep(self.rng.uniform(0.2, 1.0))
-            stopped_at = {}
             for name in victims:
-                stopped_at[name] = now()
+                begun = now()
                 self.fleet.workers[name].send(signal.SIGSTOP)
+                naps.setdefault(name, []).append((begun, now()))
                 time.sleep(self.rng.uniform(0, 0.3))
             time.sleep(STOP)
             self.fleet.read_results(job)
             for name in victims:
-                naps.setdefault(name, []).append((stopped_at[name], now()))
                 self.fleet.workers[name].send(signal.SIGCONT)
             stops += len(victims)
             self.fleet.check_job(job)
         self.fleet.audit()
         groups = by_key(self.fleet.backend.calls())
         for group in groups.values():
-            under_way += sum(call["started"] < stopped <= call["ended"] for call in group
-                             for stopped, _ in naps.get(call["worker"], ()))
+            under_way += sum(call["started"] < begun <= call["ended"] for call in group
+                             for begun, _ in naps.get(call["worker"], ()))
         lost = self.calls_for_lost_requests(groups, naps)
         told = sum("did not run for" in line for worker in self.fleet.workers.values() for line in worker.err)
         print(table("workers stopped and woken", [
