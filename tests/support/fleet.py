@@ -246,19 +246,11 @@ def split_repeats(groups, died_at):
     return lost, again
 
 
-def waits_after_death(groups, died_at):
-    """For each request that was in a call when its worker died and had to be called again: (how long until
-    then, seconds; whether nobody else died meanwhile). When somebody did, it counts from the last of
-    these deaths: the request may have been in those hands by then, which the log of calls cannot tell."""
-    waits = []
-    for group in groups.values():
-        for call, following in zip(group, group[1:]):
-            death = died_at.get(call["worker"])
-            if death is None or not call["started"] < death <= call["ended"]:
-                continue
-            last = max(other for other in died_at.values() if other < following["started"])
-            waits.append((following["started"] - last, last == death))
-    return waits
+def waits_after_death(groups, worker, death):
+    """For each request that was in a call when its worker died, and had to be called again: how long until
+    then, seconds."""
+    return [following["started"] - death for group in groups.values() for call, following in zip(group, group[1:])
+            if call["worker"] == worker and call["started"] < death <= call["ended"]]
 
 
 def table(title, rows):
