@@ -27,6 +27,7 @@ struct HeldRequest {
   int backend = 0;
   int attempt = 0;  // as the lease said
   int run = 0;
+  int priority = 0;  // higher ones are started first
   Endpoint endpoint = Endpoint::kUnspecified;
   bool stream = false;
   bool retried_now = false;  // a stale connection has been forgiven once
@@ -46,15 +47,28 @@ struct HeldRequest {
 };
 
 // A doubly linked list through the requests themselves, so that a revoked one leaves in constant
-// time. Owns nothing.
+// time: higher priorities first. Owns nothing. Putting one in costs a step for each request of
+// another priority that it has to pass: few, since lower ones wait only while higher ones are
+// fresh.
 class RequestList {
  public:
   bool empty() const { return first_ == nullptr; }
   int size() const { return size_; }
   HeldRequest* first() const { return first_; }
+  HeldRequest* last() const { return last_; }
 
-  void PushBack(HeldRequest* request) { Insert(request, last_, nullptr); }
-  void PushFront(HeldRequest* request) { Insert(request, nullptr, first_); }
+  // Behind all of its priority.
+  void PushBack(HeldRequest* request) {
+    HeldRequest* before = last_;
+    while (before != nullptr && before->priority < request->priority) before = before->previous;
+    Insert(request, before, before == nullptr ? first_ : before->next);
+  }
+  // In front of all of its priority.
+  void PushFront(HeldRequest* request) {
+    HeldRequest* after = first_;
+    while (after != nullptr && after->priority > request->priority) after = after->next;
+    Insert(request, after == nullptr ? last_ : after->previous, after);
+  }
   void Remove(HeldRequest* request) {
     (request->previous != nullptr ? request->previous->next : first_) = request->next;
     (request->next != nullptr ? request->next->previous : last_) = request->previous;

@@ -155,6 +155,9 @@ void Runner::OnMessage(v1::CoordinatorMessage&& message, MonotonicTime now) {
     case v1::CoordinatorMessage::kRevoke:
       impl.OnRevoke(message.revoke(), now);
       break;
+    case v1::CoordinatorMessage::kRecall:
+      impl.OnRecall(message.recall(), now);
+      break;
     case v1::CoordinatorMessage::kRateShares:
       impl.OnRateShares(message.rate_shares(), now);
       break;

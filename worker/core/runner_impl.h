@@ -60,6 +60,11 @@ inline constexpr absl::Duration kKeptForDefault = absl::Seconds(7);
 // The runner looks at the time as often as this, and four times while its leases live, to notice
 // that its process stood still.
 inline constexpr absl::Duration kLookInterval = absl::Seconds(1);
+// A call takes long from this many times the mean latency on, and from this time on; of the oldest
+// of them the coordinator is told.
+inline constexpr double kLongCall = 2;
+inline constexpr absl::Duration kLongCallMin = absl::Milliseconds(500);
+inline constexpr size_t kLongCallsTold = 32;
 // Low water: the buffer should hold what the free slots need and what is used up while a lease is
 // on its way.
 inline constexpr double kLowWaterSeconds = 0.3;
@@ -138,6 +143,7 @@ struct Runner::Impl {
   void RefuseUnknownEndpoint(HeldRequest* request);
   void OnAcknowledge(const v1::Acknowledge& acknowledge, MonotonicTime now);
   void OnRevoke(const v1::Revoke& revoke, MonotonicTime now);
+  void OnRecall(const v1::Recall& recall, MonotonicTime now);
   void OnRateShares(const v1::RateShares& shares, MonotonicTime now);
   void SendDrain();
   // When results should be sent; infinite while there are none or the stream takes none.
@@ -216,6 +222,9 @@ struct Runner::Impl {
   v1::BackendInfo Info(const Backend& backend) const;
   int ReportedLimit(const Backend& backend, MonotonicTime now) const;
   std::string WaitingFor(const Backend& backend, MonotonicTime now) const;
+  // What those in flight tell: whether the backend has become slow, and, of backends that have
+  // nothing left to start, which calls take long.
+  void AddCallsUnderWay(v1::Report* report, MonotonicTime now) const;
   // Why the limit and the pace are what they are.
   std::string Explain(const Backend& backend, absl::string_view limit, MonotonicTime now) const;
   bool RunsLow(const Backend& backend, MonotonicTime now) const;

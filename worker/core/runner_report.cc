@@ -130,6 +130,41 @@ void Runner::Impl::ReportIfDue(MonotonicTime now) {
   if (now >= report_due && CanReport()) ReportNow(now);
 }
 
+void Runner::Impl::AddCallsUnderWay(v1::Report* report, MonotonicTime now) const {
+  std::vector<std::vector<const Call*>> by_backend(backends.size());
+  for (const auto& [id, call] : calls) {
+    if (call.request != nullptr) by_backend[call.backend].push_back(&call);
+  }
+  const auto older = [](const Call* a, const Call* b) {
+    return a->started != b->started ? a->started < b->started : a->request->key < b->request->key;
+  };
+  for (size_t i = 0; i < backends.size(); ++i) {
+    const Backend& backend = backends[i];
+    std::vector<const Call*>& under_way = by_backend[i];
+    const double mean = backend.latency.value();
+    if (under_way.empty() || mean <= 0) continue;
+    v1::BackendReport& entry = *report->mutable_backends(static_cast<int>(i));
+    // With most slots empty the few that are left are the slow ones, and tell nothing of the rest.
+    if (2 * static_cast<int>(under_way.size()) >= backend.limiter->limit()) {
+      const auto middle = under_way.begin() + static_cast<std::ptrdiff_t>(under_way.size() / 2);
+      std::nth_element(under_way.begin(), middle, under_way.end(), older);
+      entry.set_latency_seconds(std::max(mean, absl::ToDoubleSeconds(now - (*middle)->started)));
+    }
+    if (!backend.buffered.empty()) continue;
+    const absl::Duration usual = std::max(absl::Seconds(kLongCall * mean), kLongCallMin);
+    under_way.erase(std::remove_if(under_way.begin(), under_way.end(),
+                                   [&](const Call* call) { return now - call->started <= usual; }),
+                    under_way.end());
+    std::sort(under_way.begin(), under_way.end(), older);
+    if (under_way.size() > kLongCallsTold) under_way.resize(kLongCallsTold);
+    for (const Call* call : under_way) {
+      v1::LongCall* told = entry.add_long_calls();
+      call->request->key.To(told->mutable_key());
+      told->set_age_seconds(absl::ToDoubleSeconds(now - call->started));
+    }
+  }
+}
+
 void Runner::Impl::ReportNow(MonotonicTime now) {
   if (link != Link::kReady) return;
   v1::WorkerMessage message;
@@ -153,6 +188,7 @@ void Runner::Impl::ReportNow(MonotonicTime now) {
       backend.logged = limit;
     }
   }
+  AddCallsUnderWay(&report, now);
   link_port.Send(std::move(message));
   last_report = now;
   report_due = now + options.report_interval;

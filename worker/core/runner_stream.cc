@@ -161,6 +161,7 @@ void Runner::Impl::OnLease(v1::Lease* lease, MonotonicTime now) {
     request.backend = index;
     request.attempt = leased.attempt();
     request.run = leased.run();
+    request.priority = leased.priority();
     request.endpoint = static_cast<Endpoint>(leased.endpoint());
     request.stream = leased.stream();
     request.timeout = absl::Milliseconds(leased.request_timeout_ms());
@@ -205,6 +206,18 @@ void Runner::Impl::OnRevoke(const v1::Revoke& revoke, MonotonicTime now) {
   // Dropped results may have made room.
   FillAll(now);
   ReportIfDue(now);
+}
+
+void Runner::Impl::OnRecall(const v1::Recall& recall, MonotonicTime now) {
+  const auto named = backend_by_name.find(recall.backend());
+  if (named == backend_by_name.end()) return;
+  Backend& backend = backends[named->second];
+  for (int64_t count = recall.count(); count > 0 && !backend.buffered.empty(); --count) {
+    Return(backend.buffered.last(), "others can start it sooner");
+  }
+  SendReturned();
+  // What it has handed back says nothing against giving it more later.
+  ReportNow(now);
 }
 
 void Runner::Impl::OnRateShares(const v1::RateShares& shares, MonotonicTime now) {

@@ -58,6 +58,46 @@ TEST_F(RunnerReportTest, TellsRateTokensAndLatency) {
   EXPECT_NEAR(LastReport().latency_seconds(), 0.05, 0.001);
 }
 
+// A backend that hangs looks slow before any of its calls has ended.
+TEST_F(RunnerReportTest, LatencyRisesWithTheAgeOfTheCallsUnderWay) {
+  Connect(2);
+  Lease(0, 3);
+  EXPECT_EQ(LastReport().latency_seconds(), 0);
+  Advance(absl::Seconds(1));
+  Finish(Answer(calls_.started[0].id));
+  Advance(absl::Seconds(1));
+  EXPECT_NEAR(LastReport().latency_seconds(), 1, 0.1);  // 1 and 2 s under way
+  Advance(absl::Seconds(10));
+  EXPECT_NEAR(LastReport().latency_seconds(), 10.5, 0.6);  // told up to a second ago
+}
+
+TEST_F(RunnerReportTest, AFewStragglersAreNoSlowBackend) {
+  Connect(8);
+  Lease(0, 8);
+  Advance(absl::Seconds(1));
+  for (int i = 0; i < 5; ++i) Finish(Answer(calls_.started[i].id));
+  Advance(absl::Seconds(60));
+  EXPECT_NEAR(LastReport().latency_seconds(), 1, 0.1);
+}
+
+TEST_F(RunnerReportTest, TellsOfLongCallsOnceNothingIsBuffered) {
+  Connect(2);
+  Lease(0, 4);
+  Advance(absl::Seconds(1));
+  Finish(Answer(calls_.started[1].id));
+  Advance(absl::Seconds(5));
+  EXPECT_EQ(LastReport().long_calls_size(), 0) << "3 is buffered";
+  Finish(Answer(calls_.started[2].id));  // after 5 s: the mean is 3 s
+  Advance(absl::Seconds(1));
+  ASSERT_EQ(LastReport().long_calls_size(), 1);
+  EXPECT_EQ(LastReport().long_calls(0).key().index(), 0u);
+  EXPECT_NEAR(LastReport().long_calls(0).age_seconds(), 7, 0.1);
+  Advance(absl::Seconds(6));
+  ASSERT_EQ(LastReport().long_calls_size(), 2);
+  EXPECT_EQ(LastReport().long_calls(0).key().index(), 0u);  // the oldest first
+  EXPECT_EQ(LastReport().long_calls(1).key().index(), 3u);
+}
+
 TEST_F(RunnerReportTest, ReportsEarlyWhenABackendRunsLow) {
   Connect(4);
   Lease(0, 40);

@@ -452,5 +452,48 @@ TEST_F(RunnerStreamTest, ARejectionOfAnEarlierRunGivesWayToANewLease) {
   EXPECT_EQ(runner_->unacknowledged(), 1);
 }
 
+TEST_F(RunnerStreamTest, ARecallTakesWhatWouldStartLast) {
+  Connect(2);
+  Lease(0, 6);
+  v1::CoordinatorMessage recall;
+  recall.mutable_recall()->set_backend("b");
+  recall.mutable_recall()->set_count(3);
+  link_.sent.clear();
+  runner_->OnMessage(recall, Now());
+  EXPECT_EQ(ReturnedIndexes(), (std::vector<uint64_t>{5, 4, 3}));
+  // A report follows, so that it can be given more.
+  ASSERT_EQ(Reports().size(), 1u);
+  EXPECT_EQ(LastReport().buffered(), 1);
+  EXPECT_EQ(LastReport().limit(), 2);
+  // What is under way stays, however many are wanted.
+  recall.mutable_recall()->set_count(100);
+  link_.sent.clear();
+  runner_->OnMessage(recall, Now());
+  EXPECT_EQ(ReturnedIndexes(), (std::vector<uint64_t>{2}));
+  EXPECT_EQ(runner_->in_flight(), 2);
+  EXPECT_TRUE(calls_.aborted.empty());
+  recall.mutable_recall()->set_backend("no such");
+  runner_->OnMessage(recall, Now());
+}
+
+TEST_F(RunnerStreamTest, HigherPrioritiesStartFirst) {
+  Connect(1);
+  Lease(0, 3);
+  v1::CoordinatorMessage urgent;
+  urgent.mutable_lease()->set_backend("b");
+  for (const uint64_t index : {10, 11}) {
+    v1::LeasedRequest& request = *urgent.mutable_lease()->add_requests();
+    SetKey(request.mutable_key(), index);
+    request.set_endpoint(v1::ENDPOINT_CHAT_COMPLETIONS);
+    request.set_body(absl::StrCat("body ", index));
+    request.set_priority(5);
+  }
+  runner_->OnMessage(urgent, Now());
+  Lease(3, 1);
+  for (int i = 0; i < 5; ++i) Finish(Answer(calls_.started.back().id));
+  EXPECT_EQ(Started(), (std::vector<std::string>{"body 0", "body 10", "body 11", "body 1", "body 2",
+                                                 "body 3"}));
+}
+
 }  // namespace
 }  // namespace nightshift
