@@ -59,6 +59,7 @@ size_t LeaseReader::Fill(const Grant& grant, size_t from, v1::Lease* lease, size
     request.set_custom_id(std::move(*record->mutable_custom_id()));
     request.set_attempt(wanted.attempt);
     request.set_run(wanted.run);
+    request.set_priority(wanted.priority);
     request.set_request_timeout_ms(facts->request_timeout_ms);
     request.set_stream(facts->stream);
   }

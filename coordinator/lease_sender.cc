@@ -32,6 +32,7 @@ LeaseSender::Next LeaseSender::PlanAndSend() {
   // Before the plan, so that a stream opened after it is recognized as such.
   const uint64_t planned_at = streams_.opened();
   const GrantPlan plan = dispatcher_.PlanGrants(clock_.Now());
+  for (const Outgoing& recall : plan.recalls) streams_.Send(recall);
   std::vector<JobNumber> blocked;
   WriteFrontiers(plan.frontier_moved, &blocked);
 

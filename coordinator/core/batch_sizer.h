@@ -19,6 +19,15 @@
 // not on one grant, so that asking more often gives no more. Tolerated: a backend that has just
 // come has a low rate for some seconds, and so gets less of a tail than it could do.
 //
+// A backend whose calls take longer than the faster ones need for all that is left gets nothing
+// more (the cut-off): the last of it would end after everything else. And what it has buffered is
+// recalled once others stand idle, down to what it does in the time in which all would be done if
+// it were shared out evenly.
+//
+// Rates of backends that have nothing to do say nothing about what they could do; so does the rate
+// of a slow one from second to second. Both follow better from slots and latency (Little's law),
+// except where calls are paced: see SpeedOf.
+//
 // Pure; thread-safe.
 #ifndef NIGHTSHIFT_COORDINATOR_CORE_BATCH_SIZER_H_
 #define NIGHTSHIFT_COORDINATOR_CORE_BATCH_SIZER_H_
@@ -38,6 +47,21 @@ struct BackendLoad {
   double rate = 0;    // requests per second; 0 = not known
   int64_t held = 0;   // leased to it and unanswered
 };
+
+// What a backend can do per second, from what it reports; 0 = not known. `in_flight` below `limit`
+// with something buffered means that it is held up by a pace, and does what it may.
+double SpeedOf(int64_t limit, int64_t in_flight, int64_t buffered, double rate, double latency);
+
+// Whether a backend with calls of `latency` seconds, nine in ten of which take at most `spread`
+// times that, should get nothing more of what others do in `seconds`, with calls of
+// `other_latency`.
+bool PastCutOff(double latency, double spread, double seconds, double other_latency);
+// Faster, in the sense of the cut-off, are those whose calls take at most half as long.
+inline constexpr double kFaster = 0.5;
+
+// How many unstarted requests a backend with this speed should hand back when `done_in` seconds
+// would be enough for all that is held if others helped. 0 while that saves too little.
+int64_t RequestsToRecall(int64_t held, int64_t in_flight, double speed, double done_in);
 
 // What it should hold when all goes well; 0 when it takes nothing.
 int64_t TargetHeld(const BackendLoad& load);

@@ -253,5 +253,10 @@ void Dispatcher::CheckConsistent() const { impl_->CheckConsistent(); }
 
 int64_t Dispatcher::duplicate_results() const { return impl_->duplicate_results; }
 int64_t Dispatcher::lapsed_leases() const { return impl_->lapsed_leases; }
+int64_t Dispatcher::copies_made() const { return impl_->copies_made; }
+int64_t Dispatcher::copies_out() const {
+  MutexLock lock(&impl_->mutex);
+  return impl_->leases.copies();
+}
 
 }  // namespace nightshift

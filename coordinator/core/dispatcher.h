@@ -1,8 +1,8 @@
 // The coordinator's memory and the order of its steps: which jobs there are, what of them is
 // finished, who holds what, and what goes out next. It owns the one lock of the core; decisions
 // are made in the pure files beside it (job_state, pending_queue, lease_table, worker_registry,
-// batch_sizer, fair_share, retry_policy, poison). It does no I/O and asks no clock: `now` is an
-// argument, and what must be written or sent is returned to the caller.
+// batch_sizer, fair_share, deadlines, speculation, retry_policy, poison). It does no I/O and asks
+// no clock: `now` is an argument, and what must be written or sent is returned to the caller.
 //
 // Thread-safe. Nothing slow happens under its lock.
 //
@@ -48,6 +48,8 @@ struct DispatcherOptions {
   uint64_t random_seed = 0;  // of retry jitter
   uint64_t epoch = 1;
   std::string store_id = {};  // what a worker holds from another store is ignored
+  // False: no request is ever called twice on purpose, whatever its job says.
+  bool speculates = true;
 };
 
 // Everything about a job that a restart reads back. See coordinator/jobs/recovery.h.
@@ -61,7 +63,9 @@ struct LoadedJob {
   std::vector<std::pair<uint64_t, v1::AttemptRecord>> attempts;
 };
 
-// One batch of requests for one backend of one worker; the bodies are read by the caller.
+// One batch of requests for one backend of one worker; the bodies are read by the caller. Among
+// them may be copies of what another worker holds (speculation.h): to the caller they are like all
+// others.
 struct Grant {
   WorkerNumber worker = 0;
   uint64_t lease_id = 0;
@@ -70,8 +74,15 @@ struct Grant {
     RequestId id;
     int32_t attempt = 0;  // charged attempts so far
     int32_t run = 0;      // of the job
+    int32_t priority = 0;
   };
   std::vector<Item> items;  // grouped by job, indexes rising within a run
+};
+
+// A message for a worker that the caller sends after the step that returned it.
+struct Outgoing {
+  WorkerNumber worker = 0;
+  v1::CoordinatorMessage message;
 };
 
 struct GrantPlan {
@@ -79,14 +90,10 @@ struct GrantPlan {
   // Jobs whose lease frontier must be durable (Committer::Execute with kFrontier) before any of
   // the grants is sent.
   std::vector<JobNumber> frontier_moved;
+  // Messages for workers that hold more than they can do; any time.
+  std::vector<Outgoing> recalls;
   // When to plan again even if nothing happens (a retry or a grace period is due).
   MonotonicTime next_due = MonotonicTime::Infinite();
-};
-
-// A message for a worker that the caller sends after the step that returned it.
-struct Outgoing {
-  WorkerNumber worker = 0;
-  v1::CoordinatorMessage message;
 };
 
 // What the committer is asked to do to a job, besides recording results.
@@ -184,8 +191,8 @@ class Dispatcher {
   void OnDrain(WorkerNumber worker, const v1::Drain& drain, MonotonicTime now);
   void OnStreamClosed(WorkerNumber worker, MonotonicTime now);
   // Lapses the leases of workers that have been silent for lease_ttl, or without a stream for
-  // reconnect_grace: the next commit says what becomes of the requests (HasInternalWork). Call
-  // every second.
+  // reconnect_grace: the next commit says what becomes of the requests (HasInternalWork). Reckons
+  // anew what jobs with a deadline need. Call every second.
   void Tick(MonotonicTime now);
 
   // --- leases ----------------------------------------------------------------------------------
@@ -242,6 +249,9 @@ class Dispatcher {
 
   int64_t duplicate_results() const;
   int64_t lapsed_leases() const;
+  // Second calls that were handed out, and those that are out.
+  int64_t copies_made() const;
+  int64_t copies_out() const;
 
  private:
   struct Impl;

@@ -41,8 +41,9 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
     return decision;
   }
   if (OfAnEarlierRun(*job, result.run(), result.kind())) return decision;
-  const Lease* lease = state == RequestState::kLeased ? leases.Find(decision.id) : nullptr;
-  const bool holds = lease != nullptr && lease->worker == event.worker;
+  const Lease* lease =
+      state == RequestState::kLeased ? leases.FindOf(decision.id, event.worker) : nullptr;
+  Measure(result, job, event.worker, lease);
 
   RequestAttempts attempts;
   bool has_row = false;
@@ -62,7 +63,12 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
     // A failure says something about the attempt of its holder only; of anyone else it would count
     // an attempt that somebody else is making right now. And it says it once: sent again, it names
     // an attempt that is over.
-    if (!holds || result.attempt() != lease->attempt) return decision;
+    if (lease == nullptr || result.attempt() != lease->attempt) return decision;
+    // Another call for it is under way: that one decides, and this one has cost no attempt.
+    if (leases.FindCopy(decision.id) != nullptr) {
+      leases.Release(decision.id, event.worker);
+      return decision;
+    }
     const RetryDecision retry =
         DecideRetry(attempts.charged, result.charged(), job->record.options().max_attempts(),
                     absl::Milliseconds(result.retry_after_ms()), random);
@@ -91,12 +97,24 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
     decision.delete_attempts_row = has_row;
     CountOutcome(decision.outcome, draft);
   }
-  if (lease != nullptr) {
-    if (!holds) outstanding.superseded.push_back({lease->worker, decision.id});
-    leases.Remove(decision.id);
+  for (const Lease* other : {leases.Find(decision.id), leases.FindCopy(decision.id)}) {
+    if (other == nullptr || other->worker == event.worker) continue;
+    outstanding.superseded.push_back({other->worker, decision.id});
   }
+  leases.Remove(decision.id);
   job->queue->BeginCommit(index, state);
   return decision;
+}
+
+void Dispatcher::Impl::Measure(const v1::AttemptResult& result, Job* job, WorkerNumber number,
+                               const Lease* lease) {
+  if (!result.has_timing() || result.timing().latency_ms() < 0) return;
+  // Told in whole milliseconds, and none is for nothing.
+  const double seconds = std::max(0.5, static_cast<double>(result.timing().latency_ms())) / 1000;
+  job->work.Add(seconds);
+  const Worker* worker = workers.Find(number);
+  if (lease == nullptr || worker == nullptr || result.kind() != v1::AttemptResult::ANSWERED) return;
+  job->durations.Add(seconds, worker->backends[lease->backend].latency_seconds);
 }
 
 void Dispatcher::Impl::CountOutcome(const v1::OutcomeRecord& outcome, JobDraft* draft) {
@@ -110,17 +128,25 @@ void Dispatcher::Impl::DecideLosses(CommitPlan* plan, absl::Time wall) {
   for (const WorkerNumber number : gone) {
     const Worker* worker = workers.Find(number);
     const bool together = worker != nullptr && worker->gone_on_trial && LostTogether(*worker);
-    for (const RequestId& id : leases.HeldBy(number)) {
+    std::vector<RequestId> held = leases.HeldBy(number);
+    const std::vector<RequestId> copies = leases.CopiesOf(number);
+    held.insert(held.end(), copies.begin(), copies.end());
+    bool rest = false;
+    for (const RequestId& id : held) {
       if (plan->losses.size() >= kLossesPerCommitMax) return;
-      plan->losses.push_back(DecideLoss(id, worker, together, wall));
+      if (jobs.Find(id.job)->queue->StateOf(id.index) == RequestState::kCommitting) {
+        rest = true;  // both that had it are lost: one after the other
+        continue;
+      }
+      plan->losses.push_back(DecideLoss(id, number, worker, together, wall));
       outstanding.lost_with.push_back(number);
     }
-    SetLost(number, false);
+    SetLost(number, rest);
   }
 }
 
-ResultDecision Dispatcher::Impl::DecideLoss(const RequestId& id, const Worker* worker,
-                                            bool together, absl::Time wall) {
+ResultDecision Dispatcher::Impl::DecideLoss(const RequestId& id, WorkerNumber number,
+                                            const Worker* worker, bool together, absl::Time wall) {
   Job* job = jobs.Find(id.job);
   const auto known = job->attempts.find(id.index);
   const bool has_row = known != job->attempts.end();
@@ -129,7 +155,9 @@ ResultDecision Dispatcher::Impl::DecideLoss(const RequestId& id, const Worker* w
   ResultDecision decision;
   decision.id = id;
   JobDraft* draft = Draft(job);
-  if (IsConvicted(before.lost_workers, worker != nullptr && worker->gone_on_trial, together)) {
+  const bool last = leases.FindCopy(id) == nullptr;
+  if (last &&
+      IsConvicted(before.lost_workers, worker != nullptr && worker->gone_on_trial, together)) {
     decision.kind = ResultDecision::Kind::kRecord;
     decision.delete_attempts_row = has_row;
     v1::AttemptResult result;
@@ -152,7 +180,8 @@ ResultDecision Dispatcher::Impl::DecideLoss(const RequestId& id, const Worker* w
     decision.attempts.set_last_class(v1::ERROR_CLASS_WORKER_CRASHED);
     decision.attempts.set_last_error(absl::StrCat("worker ", name, " died while it held it"));
   }
-  leases.Remove(id);
+  // If another has it too, that one has the lease from now on; see ApplyLoss.
+  leases.Release(id, number);
   job->queue->BeginCommit(id.index, RequestState::kLeased);
   return decision;
 }
@@ -311,8 +340,9 @@ void Dispatcher::Impl::ApplyLoss(const ResultDecision& decision, WorkerNumber wo
     }
   }
   ApplyDecision(decision, now, now);
-  // Its next attempt is due at once.
-  jobs.Find(decision.id.job)->queue->Advance(now);
+  if (leases.Find(decision.id) == nullptr) return;
+  const bool goes_on = jobs.Find(decision.id.job)->queue->Claim(decision.id.index);
+  NIGHTSHIFT_CHECK(goes_on, "a copy of what cannot be held");
 }
 
 void Dispatcher::Impl::ApplyOpening(const JobCommand& command, MonotonicTime now) {
@@ -344,8 +374,11 @@ void Dispatcher::Impl::ApplyDraft(JobNumber number, JobDraft draft,
   if ((draft.erase || !state.takes_results) && job != nullptr && !job->ended()) {
     for (const uint64_t index : job->queue->Leased()) {
       const RequestId id{number, index};
-      (*given_up)[leases.Find(id)->worker].push_back(id);
-      TakeBack(id);
+      while (const Lease* lease = leases.Find(id)) {
+        const WorkerNumber holder = lease->worker;
+        (*given_up)[holder].push_back(id);
+        TakeBack(id, holder);
+      }
     }
   }
   if (draft.erase) {
@@ -392,6 +425,11 @@ std::vector<Outgoing> Dispatcher::Impl::Apply(const CommitPlan& plan, MonotonicT
                    "this is not the plan that was prepared last");
   for (size_t i = 0; i < plan.losses.size(); ++i) {
     ApplyLoss(plan.losses[i], outstanding.lost_with[i], now);
+  }
+  // Their next attempts are due at once.
+  absl::flat_hash_set<JobNumber> advanced;
+  for (const ResultDecision& loss : plan.losses) {
+    if (advanced.insert(loss.id.job).second) jobs.Find(loss.id.job)->queue->Advance(now);
   }
   for (const JobCommand& command : plan.commands) ApplyOpening(command, now);
   std::map<WorkerNumber, std::vector<RequestId>> given_up;

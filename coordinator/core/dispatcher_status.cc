@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/units.h"
 #include "coordinator/core/dispatcher_impl.h"
 #include "coordinator/core/job_state.h"
 #include "coordinator/core/waiting.h"
@@ -65,6 +66,14 @@ absl::StatusOr<v1::JobStatus> Dispatcher::Impl::GetStatus(JobNumber number,
     status.set_waiting_for(absl::StrCat("paused: ", disk_hold));
   } else {
     status.set_waiting_for(WaitingFor(*job, workers, model_sets, now));
+  }
+
+  if (runnable && !held && job->late_seconds > 0) {
+    status.set_at_risk(absl::StrCat("with the backends there are now it would end about ",
+                                    HumanDuration(absl::Seconds(job->late_seconds)),
+                                    " after its deadline, and what is not answered by then "
+                                    "expires; another worker, or a higher "
+                                    "--priority for it, would help"));
   }
 
   RateMeter::Eta eta;
@@ -141,10 +150,13 @@ void Dispatcher::Impl::CheckConsistent() const {
       ++leased;
     }
   }
-  NIGHTSHIFT_CHECK(leased == leases.size(), "the lease table holds requests of no job");
+  // Beside them those whose holder is lost and whose copy goes on, while that is being written.
+  NIGHTSHIFT_CHECK(plan_outstanding ? leased <= leases.size() : leased == leases.size(),
+                   "the lease table holds requests of no job");
   int64_t held = 0;
   for (const auto& [number, worker] : workers.all()) held += leases.CountOf(number);
-  NIGHTSHIFT_CHECK(held == leases.size(), "the lease table holds leases of no worker");
+  NIGHTSHIFT_CHECK(held == leases.size() + leases.copies(),
+                   "the lease table holds leases of no worker");
 }
 
 }  // namespace nightshift

@@ -42,8 +42,10 @@ absl::StatusOr<Dispatcher::HelloReply> Dispatcher::Impl::OnHello(const v1::Hello
     }
   }
   // Leases that were under way to it when the stream broke.
-  for (const RequestId& id : leases.HeldBy(worker->number)) {
-    if (kept.count(id) == 0) TakeBack(id);
+  for (const auto& held : {leases.HeldBy(worker->number), leases.CopiesOf(worker->number)}) {
+    for (const RequestId& id : held) {
+      if (kept.count(id) == 0) TakeBack(id, worker->number);
+    }
   }
   TouchFleet();
   return reply;
@@ -67,8 +69,12 @@ bool Dispatcher::Impl::KeepHeld(Worker* worker, const v1::HeldRequest& held) {
   if (held.kind() == v1::AttemptResult::RETRY && held.attempt() < ChargedAttempts(*job, id.index)) {
     return false;
   }
-  const Lease lease{worker->number, workers.BackendPlace(worker, held.backend()), 0, held.attempt(),
-                    job->queue->CautionOf(id.index)};
+  const Lease lease{worker->number,
+                    workers.BackendPlace(worker, held.backend()),
+                    0,
+                    held.attempt(),
+                    job->queue->CautionOf(id.index),
+                    job->record.options().priority()};
   if (job->queue->Claim(id.index)) {
     leases.Add(id, lease);
     Touch(job);
@@ -78,14 +84,18 @@ bool Dispatcher::Impl::KeepHeld(Worker* worker, const v1::HeldRequest& held) {
     case RequestState::kFinished:
       return false;
     case RequestState::kLeased:
+      // It has the copy: as before.
+      if (const Lease* copy = leases.FindCopy(id);
+          copy != nullptr && copy->worker == worker->number) {
+        return true;
+      }
       // Someone else's by now: the call is not wanted, but a finished call was paid for. An answer
       // that a dead process left behind is not lost with it.
       if (const WorkerNumber holder = leases.Find(id)->worker; holder != worker->number) {
         if (!held.answered() || lost.count(holder) == 0) return held.answered();
       }
       // A newer lease of the same request may have been lost with the stream.
-      leases.Remove(id);
-      leases.Add(id, lease);
+      leases.Replace(id, lease);
       return true;
     default:
       // Being written: perhaps this very answer, whose acknowledgement was lost.
@@ -97,10 +107,11 @@ absl::Duration Dispatcher::Impl::ReconnectGrace() const {
   return std::min(options.reconnect_grace, options.lease_ttl);
 }
 
-void Dispatcher::Impl::TakeBack(const RequestId& id) {
-  leases.Remove(id);
+void Dispatcher::Impl::TakeBack(const RequestId& id, WorkerNumber worker) {
+  if (leases.Release(id, worker) != LeaseTable::Released::kFree) return;
   Job* job = jobs.Find(id.job);
-  job->queue->Return(id.index);
+  // Not while the loss of an earlier holder is being written: it goes out again after that.
+  if (job->queue->StateOf(id.index) == RequestState::kLeased) job->queue->Return(id.index);
   Touch(job);
 }
 
@@ -112,12 +123,14 @@ void Dispatcher::Impl::Lapse(Worker* worker, MonotonicTime now) {
   lapsed_leases += std::unique(batches.begin(), batches.end()) - batches.begin();
   worker->gone_on_trial = OnTrial(worker->number);
   workers.Gone(worker, now);
-  if (held.empty()) return;
-  LogWarning("worker ", worker->name, " is gone with ", held.size(),
+  const std::vector<RequestId> copies = leases.CopiesOf(worker->number);
+  if (held.empty() && copies.empty()) return;
+  LogWarning("worker ", worker->name, " is gone with ", held.size() + copies.size(),
              " requests in its hands: they go to others; answers that it still brings are taken");
   if (worker->drain_said) {
     // It was told to stop, and had no time left: no request has done that.
-    for (const RequestId& id : held) TakeBack(id);
+    for (const RequestId& id : held) TakeBack(id, worker->number);
+    for (const RequestId& id : copies) TakeBack(id, worker->number);
   } else {
     SetLost(worker->number, true);
   }
@@ -183,11 +196,13 @@ void Dispatcher::Impl::OnReturned(WorkerNumber number, const v1::Returned& retur
   NoteAlive(worker, before);
   for (const v1::RequestKey& key : returned.keys()) {
     const RequestId id{key.job(), key.index()};
-    const Lease* lease = leases.Find(id);
-    if (lease == nullptr || lease->worker != number) continue;
+    const Lease* lease = leases.FindOf(id, number);
+    if (lease == nullptr) continue;
+    Backend& backend = worker->backends[lease->backend];
     // Or else the same would go out to it again before it can say that it takes nothing.
-    worker->backends[lease->backend].reported = false;
-    TakeBack(id);
+    backend.reported = false;
+    backend.recall_until = MonotonicTime();
+    TakeBack(id, number);
   }
 }
 
@@ -228,13 +243,13 @@ void Dispatcher::Impl::Tick(MonotonicTime now) {
   }
   changed |= workers.Sweep(now);
   if (changed) TouchFleet();
+  PlanForDeadlines(now);
 }
 
 void Dispatcher::Impl::Ungrant(WorkerNumber number, absl::Span<const RequestId> ids) {
   MutexLock lock(&mutex);
   for (const RequestId& id : ids) {
-    const Lease* lease = leases.Find(id);
-    if (lease != nullptr && lease->worker == number) TakeBack(id);
+    TakeBack(id, number);
   }
 }
 

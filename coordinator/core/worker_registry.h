@@ -30,6 +30,14 @@ inline constexpr absl::Duration kGoneKept = absl::Minutes(10);
 // More backends in one worker are refused: a configuration run wild, not a machine.
 inline constexpr int kBackendsPerWorkerMax = 256;
 
+// See LongCall in worker.proto.
+struct LongCall {
+  RequestId id;
+  double age_seconds = 0;
+};
+// More in one report are ignored.
+inline constexpr int kLongCallsMax = 32;
+
 struct Backend {
   std::string name, kind, url, state, detail, account, server, waiting_for, explain;
   std::vector<std::string> models;
@@ -38,6 +46,9 @@ struct Backend {
   bool reported = false;
   int32_t limit = 0, in_flight = 0, buffered = 0;
   double requests_per_second = 0, tokens_per_second = 0, latency_seconds = 0;
+  std::vector<LongCall> long_calls;
+  MonotonicTime reported_at;
+  MonotonicTime recall_until;       // an answer to a recall is awaited, this long at most
   std::vector<signed char> serves;  // by model set: 0 not asked yet, 1 yes, -1 no
 };
 

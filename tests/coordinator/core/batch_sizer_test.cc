@@ -86,5 +86,28 @@ TEST(BatchSizer, SlotsNeverStarveWhileThereIsWork) {
   }
 }
 
+// One with nothing to do is as fast as before; one that is paced does what it may.
+TEST(BatchSizer, SpeedIsSlotsByLatencyUnlessCallsArePaced) {
+  EXPECT_DOUBLE_EQ(SpeedOf(32, 32, 10, 7, 4), 8);
+  EXPECT_DOUBLE_EQ(SpeedOf(32, 0, 0, 0, 4), 8);
+  EXPECT_DOUBLE_EQ(SpeedOf(32, 5, 40, 2, 0.1), 2);
+  EXPECT_DOUBLE_EQ(SpeedOf(32, 32, 0, 7, 0), 7);  // no call has ended
+}
+
+TEST(BatchSizer, WhatWouldEndLastGetsNothingMore) {
+  EXPECT_FALSE(PastCutOff(/*latency=*/40, /*spread=*/2, /*seconds=*/77, /*other_latency=*/4));
+  EXPECT_TRUE(PastCutOff(40, 2, 75, 4));
+}
+
+TEST(BatchSizer, IsAskedBackForWhatItCannotStartInTime) {
+  // 64 held at 0.8/s: 80 s, where 10 s would do; 32 of them run.
+  EXPECT_EQ(RequestsToRecall(64, 32, 0.8, 10), 32);
+  // It keeps what it does in that time.
+  EXPECT_EQ(RequestsToRecall(64, 8, 2, 10), 44);
+  EXPECT_EQ(RequestsToRecall(64, 8, 6, 10), 0) << "it would save nothing";
+  EXPECT_EQ(RequestsToRecall(32, 32, 0.1, 1), 0) << "all of it runs";
+  EXPECT_EQ(RequestsToRecall(64, 0, 0, 10), 0);
+}
+
 }  // namespace
 }  // namespace nightshift
