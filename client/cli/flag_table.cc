@@ -74,6 +74,12 @@ std::vector<FlagSpec>& Table() {
       // How it runs.
       {"name", 'n', kText, "TEXT", "", "name of the job, for people", kJob, kNoMinimum},
       {"priority", 0, kInt, "N", "0", "higher first", kJob, kNoMinimum},
+      {"weight", 0, kInt, "N", "1", "share of the backends beside jobs of the same priority", kJob,
+       1},
+      {"speculation", 0, kChoice, "auto|on|off", "auto",
+       "call a request that takes much longer than others a second time, when nothing else is left "
+       "to do; auto: where calls are not paid by the token",
+       kJob, kNoMinimum},
       {"deadline", 0, kDuration, "DURATION", "",
        "completion window: what is not answered by then expires", kJob, 1},
       {"max-attempts", 0, kInt, "N", "5", "tries per request", kJob, 1},
@@ -195,7 +201,7 @@ absl::Status CheckFlagValue(const FlagSpec& flag, absl::string_view text) {
       int64_t number = 0;
       if (!absl::SimpleAtoi(text, &number)) return refuse("is not a whole number");
       if (number < flag.minimum) return refuse("is too small; at least ", flag.minimum);
-      if ((Is(flag, "priority") || Is(flag, "max-attempts")) &&
+      if ((Is(flag, "priority") || Is(flag, "weight") || Is(flag, "max-attempts")) &&
           number != static_cast<int32_t>(number))
         return refuse("is out of range");
       return absl::OkStatus();

@@ -51,6 +51,7 @@ Json JobJson(const v1::JobStatus& job) {
                            ? Json()
                            : Json::array({job.eta_low_seconds(), job.eta_high_seconds()});
   out["waiting_for"] = TextOrNull(job.waiting_for());
+  out["at_risk"] = TextOrNull(job.at_risk());
   out["failed_by_class"] = Json::object();
   for (const auto& [number, count] : job.failed_by_class())
     out["failed_by_class"][ErrorClassWord(static_cast<v1::ErrorClass>(number))] = count;

@@ -129,6 +129,7 @@ std::string JobText(const v1::JobStatus& job, absl::Time now) {
   line("done", done);
   if (!job.state_detail().empty()) line("why", job.state_detail());
   if (!job.waiting_for().empty()) line("waiting", job.waiting_for());
+  if (!job.at_risk().empty()) line("at risk", job.at_risk());
   if (job.eta_high_seconds() >= 0 && job.finished_at_ms() == 0 && job.eta_low_seconds() >= 0)
     line("finish", FinishText(job, now));
   if (job.finished_at_ms() == 0 && job.requests_per_second() > 0) {

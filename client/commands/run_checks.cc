@@ -117,6 +117,8 @@ std::string KeptOptionsText(const Settings& settings, const v1::JobOptions& then
     if (settings.Chosen(flag) && was != said) kept.push_back(absl::StrCat("--", flag));
   };
   compare("priority", then.priority(), now.priority());
+  compare("weight", std::max(1, then.weight()), now.weight());
+  compare("speculation", then.speculation(), now.speculation());
   compare("deadline", then.deadline_ms(), now.deadline_ms());
   compare("max-attempts", then.max_attempts(), now.max_attempts());
   compare("request-timeout", then.request_timeout_ms(), now.request_timeout_ms());
