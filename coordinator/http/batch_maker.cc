@@ -53,7 +53,7 @@ BatchMaker::~BatchMaker() { Stop(); }
 
 void BatchMaker::Add(std::string batch_id) {
   MutexLock lock(&mutex_);
-  queue_.push_back(std::move(batch_id));
+  queue_.push_back({std::move(batch_id), {}});
   changed_.Signal();
 }
 
@@ -68,32 +68,39 @@ void BatchMaker::Stop() {
   }
 }
 
-void BatchMaker::Run() {
-  while (true) {
-    std::string id;
-    {
-      MutexLock lock(&mutex_);
-      while (queue_.empty() && !stopping_) changed_.Wait(&mutex_);
-      if (stopping_) return;
-      id = std::move(queue_.front());
-      queue_.pop_front();
+bool BatchMaker::Next(Waiting* next) {
+  MutexLock lock(&mutex_);
+  while (!stopping_) {
+    const MonotonicTime now = parts_.clock->Now();
+    std::deque<Waiting>& from = queue_.empty() ? again_ : queue_;
+    if (!from.empty() && from.front().due <= now) {
+      *next = std::move(from.front());
+      from.pop_front();
+      return true;
     }
-    absl::Status status = Make(id);
-    for (bool told = false; !status.ok() && Rest(); status = Make(id)) {
-      if (!std::exchange(told, true)) {
-        LogWarning(id, " waits in validating: ", status.message(), "; it is tried again");
-      }
+    if (from.empty()) {
+      changed_.Wait(&mutex_);
+    } else {
+      changed_.WaitFor(&mutex_, from.front().due - now);
     }
   }
+  return false;
 }
 
-bool BatchMaker::Rest() {
-  MutexLock lock(&mutex_);
-  const MonotonicTime until = parts_.clock->Now() + kRest;
-  while (!stopping_ && parts_.clock->Now() < until) {
-    changed_.WaitFor(&mutex_, until - parts_.clock->Now());
+void BatchMaker::Run() {
+  Waiting batch;
+  while (Next(&batch)) {
+    const absl::Status status = Make(batch.id);
+    if (status.ok()) continue;
+    if (!std::exchange(batch.told, true)) {
+      LogWarning(batch.id, " waits in validating: ", status.message(), "; it is tried again");
+    }
+    batch.due = parts_.clock->Now() + kRest;
+    MutexLock lock(&mutex_);
+    again_.push_back(std::move(batch));
+    // The other thread may sleep without knowing of it.
+    changed_.Signal();
   }
-  return !stopping_;
 }
 
 bool BatchMaker::Cancelled(const std::string& id) const {

@@ -62,14 +62,22 @@ class BatchMaker {
                            absl::string_view message);
   bool Cancelled(const std::string& id) const;
   BatchLineRules RulesFor(const v1::BatchRecord& batch) const;
-  // False when it is time to stop.
-  bool Rest();
+
+  struct Waiting {
+    std::string id;
+    MonotonicTime due;
+    bool told = false;  // the log knows that it fails
+  };
+  // The next batch to make; false when it is time to stop.
+  bool Next(Waiting* next);
 
   const BatchMakerParts parts_;
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
   CondVar changed_;
-  std::deque<std::string> queue_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Waiting> queue_ ABSL_GUARDED_BY(mutex_);
+  // What could not be made and is tried again when it is due, in that order: nobody waits for it.
+  std::deque<Waiting> again_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };
 
