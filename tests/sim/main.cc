@@ -83,6 +83,8 @@ bool RunSeed(const char* program, uint64_t seed, bool trace, WorldReport* total)
   total->commits += report.commits;
   total->outcomes += report.outcomes;
   total->calls += report.calls;
+  total->copies += report.copies;
+  total->recalled += report.recalled;
   total->coordinator_runs += report.coordinator_runs;
   total->worker_runs += report.worker_runs;
   total->duration += report.duration;
@@ -121,10 +123,13 @@ int Main(int argc, char** argv) {
   }
   std::printf(
       "%lld worlds, everything held: %s simulated in %s; %lld events, %lld commits, %lld calls, "
-      "%lld outcomes, %d runs of the coordinator, %d of workers\n",
+      "%lld of them second ones, %lld requests recalled, %lld outcomes, %d runs of the "
+      "coordinator, "
+      "%d of workers\n",
       static_cast<long long>(worlds), absl::FormatDuration(total.duration).c_str(),
       absl::FormatDuration(absl::Now() - begin).c_str(), static_cast<long long>(total.events),
       static_cast<long long>(total.commits), static_cast<long long>(total.calls),
+      static_cast<long long>(total.copies), static_cast<long long>(total.recalled),
       static_cast<long long>(total.outcomes), total.coordinator_runs, total.worker_runs);
   return 0;
 }

@@ -69,6 +69,7 @@ SimJob SimClient::Invent(int number) {
   }
   v1::JobOptions& options = job.options;
   options.set_priority(static_cast<int32_t>(random_.Below(3)));
+  options.set_weight(static_cast<int32_t>(requests % 4));
   options.set_max_attempts(static_cast<int32_t>(random_.Below(6)));
   options.set_stream(random_.Chance(0.3));
   if (random_.Chance(0.3)) options.set_request_timeout_ms(5000);

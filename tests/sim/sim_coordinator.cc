@@ -95,6 +95,7 @@ SimCoordinator::SimCoordinator(Environment& environment, SimDisk& disk,
 
 SimCoordinator::~SimCoordinator() {
   NIGHTSHIFT_CHECK(!process_->alive, "a coordinator is given up alive");
+  if (dispatcher_ != nullptr) environment_.witness.OnCopies(dispatcher_->copies_made());
 }
 
 // --- start ---------------------------------------------------------------------------------------
@@ -142,6 +143,7 @@ absl::Status SimCoordinator::LoadFromStore() {
   options.lease_ttl = environment_.plan.lease_ttl;
   options.reclaim_grace = environment_.plan.reclaim_grace;
   options.random_seed = environment_.plan.seed;
+  options.speculates = !environment_.plan.frugal;
   ASSIGN_OR_RETURN(options.epoch, StartEpoch(*store_));
   environment_.witness.OnEpoch(options.epoch);
   ASSIGN_OR_RETURN(std::vector<LoadedJob> jobs, LoadJobs(*store_));

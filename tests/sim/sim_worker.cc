@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/dispatcher.h"
 #include "worker/core/limiter.h"
@@ -190,6 +191,9 @@ void SimWorker::CheckNotTooLate() {
 void SimWorker::Send(v1::WorkerMessage message) {
   for (const v1::AttemptResult& result : message.results().results()) {
     environment_.witness.OnResultSent(session_, result);
+  }
+  if (absl::StrContains(message.returned().why(), "sooner")) {
+    environment_.witness.OnRecalled(message.returned().keys_size());
   }
   for (const v1::RequestKey& key : message.returned().keys()) {
     environment_.witness.OnLost(session_, key);

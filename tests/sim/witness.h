@@ -75,6 +75,11 @@ class Witness {
   // The most workers that one request has killed in one run of its job.
   int kills_max() const { return kills_max_; }
   int64_t calls() const { return calls_; }
+  // Second calls that a run of the coordinator asked for; requests handed back for others.
+  void OnCopies(int64_t count) { copies_ += count; }
+  void OnRecalled(int64_t count) { recalled_ += count; }
+  int64_t copies() const { return copies_; }
+  int64_t recalled() const { return recalled_; }
   int64_t outcomes() const { return static_cast<int64_t>(outcomes_seen_); }
   int64_t commits() const { return commits_; }
 
@@ -128,6 +133,8 @@ class Witness {
   int64_t calls_ = 0;
   int64_t outcomes_seen_ = 0;
   int64_t commits_ = 0;
+  int64_t copies_ = 0;
+  int64_t recalled_ = 0;
 };
 
 }  // namespace nightshift::sim

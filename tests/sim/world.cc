@@ -237,6 +237,8 @@ WorldReport World::Run() {
   report_.commits = witness_.commits();
   report_.outcomes = witness_.outcomes();
   report_.calls = witness_.calls();
+  report_.copies = witness_.copies();
+  report_.recalled = witness_.recalled();
   report_.kills_max = witness_.kills_max();
   report_.last_lines.assign(lines_.begin(), lines_.end());
   return report_;

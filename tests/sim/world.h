@@ -31,7 +31,9 @@ struct WorldReport {
   int64_t commits = 0;
   int64_t outcomes = 0;
   int64_t calls = 0;
-  int kills_max = 0;  // workers that one request has killed in one run of its job
+  int64_t copies = 0;    // second calls on purpose
+  int64_t recalled = 0;  // requests handed back for others
+  int kills_max = 0;     // workers that one request has killed in one run of its job
   int coordinator_runs = 0;
   int worker_runs = 0;
   absl::Duration duration;              // simulated
