@@ -116,6 +116,9 @@ std::vector<v1::WorkerStatus> Dispatcher::Impl::ListWorkers(MonotonicTime now) c
       to->set_tokens_per_second(backend.tokens_per_second);
       to->set_latency_seconds(backend.latency_seconds);
       to->set_waiting_for(backend.waiting_for);
+      if (backend.cut_off && backend.waiting_for.empty() && leases.size() > 0) {
+        to->set_waiting_for("nothing more of this work: faster backends end it sooner");
+      }
       to->set_explain(backend.explain);
     }
   }

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/log.h"
 #include "coordinator/core/deadlines.h"
 #include "coordinator/core/dispatcher_impl.h"
 #include "coordinator/core/job_state.h"
@@ -50,6 +51,7 @@ double Dispatcher::Impl::SpreadOf(int model_set) const {
 }
 
 void Dispatcher::Impl::CutOff(const Sources& sources, std::vector<Taker>* takers) {
+  for (Taker& taker : *takers) taker.backend().cut_off = false;
   if (takers->size() < 2) return;
   std::vector<bool> needed(takers->size(), false);
   for (int set = 0; set < model_sets.size(); ++set) {
@@ -81,7 +83,11 @@ void Dispatcher::Impl::CutOff(const Sources& sources, std::vector<Taker>* takers
       if (!PastCutOff(latency(i), spread, rest / speed, fastest)) needed[i] = true;
     }
   }
-  for (size_t i = 0; i < takers->size(); ++i) (*takers)[i].cut_off = !needed[i];
+  for (size_t i = 0; i < takers->size(); ++i) {
+    Taker& taker = (*takers)[i];
+    taker.cut_off = !needed[i];
+    taker.backend().cut_off = taker.cut_off;
+  }
 }
 
 void Dispatcher::Impl::PlanRecalls(const std::vector<Taker>& takers, const Sources& sources,
@@ -118,6 +124,9 @@ void Dispatcher::Impl::PlanRecalls(const std::vector<Taker>& takers, const Sourc
       recall.worker = taker.worker->number;
       recall.message.mutable_recall()->set_backend(backend.name);
       recall.message.mutable_recall()->set_count(count);
+      LogDebug("worker ", taker.worker->name, " is asked to hand back ", count,
+               " requests that backend ", backend.name,
+               " has not started: others have nothing left to do");
     }
   }
 }
@@ -214,6 +223,9 @@ void Dispatcher::Impl::PlanCopies(const std::vector<Taker>& takers, GrantPlan* p
     leases.AddCopy(one.id, Lease{grant.worker, helper.place, grant.lease_id, attempt,
                                  Caution::kOrdinary, priority});
     grant.items.push_back({one.id, attempt, one.job->record.run(), priority});
+    LogDebug("request ", one.id.index, " of job ", one.job->record.id(), " has run for ", one.age,
+             " s at worker ", one.owner->worker->name, ": worker ", helper.worker->name,
+             " calls for it, too");
     ++one.job->copies_made;
     ++copies_made;
   }

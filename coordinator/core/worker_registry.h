@@ -46,6 +46,7 @@ struct Backend {
   bool reported = false;
   int32_t limit = 0, in_flight = 0, buffered = 0;
   double requests_per_second = 0, tokens_per_second = 0, latency_seconds = 0;
+  bool cut_off = false;  // others end what is left sooner, as of the last plan
   std::vector<LongCall> long_calls;
   MonotonicTime reported_at;
   MonotonicTime recall_until;       // an answer to a recall is awaited, this long at most
