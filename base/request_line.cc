@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
 #include "base/json_problem.h"
@@ -42,6 +43,30 @@ std::string Expected(absl::string_view wanted, JsonKind found) {
 std::string TextOf(absl::string_view raw) {
   absl::StatusOr<std::string> text = JsonStringText(raw);
   return text.ok() ? *std::move(text) : std::string(raw);
+}
+
+// Whether a valid string has an escape for half of a surrogate pair alone, which no UTF-8 text can
+// hold.
+bool HasHalfPair(absl::string_view raw) {
+  const auto unit = [raw](size_t at) {
+    int value = 0;
+    return at + 6 <= raw.size() && raw[at] == '\\' && raw[at + 1] == 'u' &&
+                   absl::SimpleHexAtoi(raw.substr(at + 2, 4), &value)
+               ? value
+               : -1;
+  };
+  for (size_t at = raw.find('\\'); at != absl::string_view::npos; at = raw.find('\\', at)) {
+    const int first = unit(at);
+    if (first >= 0xDC00 && first <= 0xDFFF) return true;
+    if (first >= 0xD800 && first < 0xDC00) {
+      const int second = unit(at + 6);
+      if (second < 0xDC00 || second > 0xDFFF) return true;
+      at += 12;
+    } else {
+      at += 2;  // of \uXXXX the rest holds no backslash
+    }
+  }
+  return false;
 }
 
 bool NeedsResolving(absl::string_view raw) { return raw.find('\\') != absl::string_view::npos; }
@@ -159,6 +184,9 @@ class Parser {
       return Refuse(
           name, absl::StrCat(Expected("a string", member->kind),
                              number ? absl::StrCat("; write \"", member->raw_value, "\"") : ""));
+    }
+    if (HasHalfPair(member->raw_value)) {
+      return Refuse(name, "holds half of a surrogate pair, which is no character; write it whole");
     }
     std::string id = TextOf(member->raw_value);
     if (id.empty()) return Refuse(name, "is empty; leave it out to get one made");

@@ -54,6 +54,19 @@ TEST(BatchLineTest, BodyIsTakenAsItStands) {
   EXPECT_EQ(request.endpoint, Endpoint::kChatCompletions);
 }
 
+// It would come back as another text, and two of them as the same.
+TEST(BatchLineTest, HalfACharacterIsNoCustomId) {
+  const auto line = [](const std::string& id) {
+    return absl::StrCat(R"({"custom_id":")", id, R"(","prompt":"x"})");
+  };
+  for (const char* id :
+       {R"(\ud800)", R"(a\udc00b)", R"(\ud83dx)", R"(\ud83d\ud83d)", R"(\ude00\ud83d)"}) {
+    EXPECT_THAT(Refusal(line(id)), StartsWith("|custom_id|")) << id;
+  }
+  EXPECT_EQ(Parse(line(R"(\ud83d\ude00)")).custom_id, "\xF0\x9F\x98\x80");
+  EXPECT_EQ(Parse(line(R"(\\ud800)")).custom_id, R"(\ud800)");
+}
+
 TEST(BatchLineTest, EveryKnownPathIsTaken) {
   for (const char* path : {"/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/moderations",
                            "/v1/messages", "/v1/rerank", "/v1/score"}) {

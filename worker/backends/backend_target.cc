@@ -57,12 +57,18 @@ absl::StatusOr<std::unique_ptr<BackendTarget>> BackendTarget::Create(BackendSpec
           "backend \"", target->spec_.name, "\": ", target->spec_.base_url, path, " is no URL"));
     }
   }
-  AddHeader(target->headers_, "Content-Type: application/json");
-  AddHeader(target->headers_, "Expect:");  // else libcurl asks before a large body, and waits
-  if (!target->spec_.api_key.empty())
-    AddHeader(target->headers_, absl::StrCat(KeyPrefix(kind->key_header), target->spec_.api_key));
-  if (kind->header != nullptr) AddHeader(target->headers_, kind->header);
+  target->SetKey(target->spec_.api_key);
   return target;
+}
+
+void BackendTarget::SetKey(const std::string& key) {
+  CurlListPtr headers;
+  AddHeader(headers, "Content-Type: application/json");
+  AddHeader(headers, "Expect:");           // else libcurl asks before a large body, and waits
+  AddHeader(headers, "Accept-Encoding:");  // see Prepare
+  if (!key.empty()) AddHeader(headers, absl::StrCat(KeyPrefix(kind_->key_header), key));
+  if (kind_->header != nullptr) AddHeader(headers, kind_->header);
+  headers_ = std::move(headers);
 }
 
 void BackendTarget::SetDetected(const BackendKind& kind, bool native) {
@@ -135,6 +141,9 @@ void BackendTarget::Prepare(CURL* easy) const {
   SetOption(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   SetOption(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   SetOption(easy, CURLOPT_HTTPHEADER, headers_.get());
+  // Not asked for, since it would cost both sides more than it saves here; what proxies compress
+  // all the same is unpacked.
+  SetOption(easy, CURLOPT_ACCEPT_ENCODING, "identity");
   SetOption(easy, CURLOPT_USERAGENT, UserAgent());
   SetOption(easy, CURLOPT_TCP_NODELAY, 1L);
   // A peer that vanished without a word is noticed after about a minute.

@@ -46,6 +46,13 @@ class BackendTarget {
   // InvalidArgument names what this backend cannot be asked.
   absl::StatusOr<Wire> Translate(CallRequest& request, bool stream) const;
 
+  // Another key from now on. Calls under way keep theirs; for a handle that has been prepared, ask
+  // `headers` before its next call.
+  void SetKey(const std::string& key);
+  // What goes with every call; never changed, but replaced.
+  using Headers = std::shared_ptr<curl_slist>;
+  const Headers& headers() const { return headers_; }
+
   // Sets everything about `easy` that is the same for every request to this backend, `method`
   // aside: headers, key, proxy, protocols.
   void Prepare(CURL* easy) const;
@@ -62,7 +69,7 @@ class BackendTarget {
   const NativeDialect* native_ = nullptr;
   bool loopback_ = false;
   std::vector<CurlUrlPtr> urls_;  // by endpoint number
-  CurlListPtr headers_;
+  Headers headers_;
 };
 
 }  // namespace nightshift

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/json.h"
@@ -13,6 +14,8 @@ namespace {
 
 // What the parser reads past the end of an answer, so that it need not be moved for it.
 constexpr size_t kBodySpare = 64;
+
+constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 int64_t Milliseconds(MonotonicTime from, MonotonicTime to) {
   return std::max<int64_t>(0, absl::ToInt64Milliseconds(to - from));
@@ -161,10 +164,9 @@ void CallSlot::BeginBody(absl::string_view first_bytes) {
   const bool lines = json_lines_ && InfoLong(easy_.get(), CURLINFO_RESPONSE_CODE) / 100 == 2;
   if (stream_asked_ && (headers_.is_event_stream() || looks_like_events || lines)) {
     json_lines_ = json_lines_ && !headers_.is_event_stream();
-    const bool silent = native_ != nullptr && native_->dialect().ends_silently();
     assembler_ = std::make_unique<StreamAssembler>(StreamAssembler::Options{
         .endpoint = request_.endpoint,
-        .end = silent ? StreamEnd::kEndOfResponse : target_.kind().stream_end});
+        .end = native_ != nullptr ? native_->dialect().stream_end() : target_.kind().stream_end});
     sse_ = SseParser();
     lines_ = JsonLinesParser();
     return;
@@ -395,6 +397,10 @@ void CallSlot::ReadAnswer(CallOutcome& outcome, absl::Time wall_now) {
     if (!whole && outcome.incomplete.empty()) outcome.incomplete = outcome.transport_detail;
   } else if (whole) {
     outcome.body = std::move(body_);
+    // A byte order mark is no part of a JSON document, though some servers of Windows send one.
+    if (absl::StartsWith(outcome.body, kByteOrderMark)) {
+      outcome.body.erase(0, kByteOrderMark.size());
+    }
     if (native_ != nullptr && outcome.http_status / 100 == 2) {
       if (std::string told = native_->Whole(outcome.body); !told.empty())
         outcome.body = std::move(told);

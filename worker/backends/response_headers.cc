@@ -48,7 +48,7 @@ absl::Duration ResetFrom(absl::string_view value) {
 }  // namespace
 
 void ResponseHeaders::Clear() {
-  any_ = is_event_stream_ = has_content_type_ = false;
+  any_ = is_event_stream_ = has_content_type_ = encoded_ = false;
   content_length_ = -1;
   request_id_.clear();
   location_.clear();
@@ -84,6 +84,8 @@ void ResponseHeaders::TakeLine(absl::string_view line) {
   const absl::string_view value = absl::StripAsciiWhitespace(line.substr(colon + 1));
   if (absl::EqualsIgnoreCase(name, "content-length")) {
     if (!absl::SimpleAtoi(value, &content_length_) || content_length_ < 0) content_length_ = -1;
+  } else if (absl::EqualsIgnoreCase(name, "content-encoding")) {
+    encoded_ = !absl::EqualsIgnoreCase(value, "identity");
   } else if (absl::EqualsIgnoreCase(name, "content-type")) {
     has_content_type_ = true;
     is_event_stream_ = absl::StartsWithIgnoreCase(value, "text/event-stream");

@@ -23,7 +23,8 @@ class ResponseHeaders {
   void TakeLine(absl::string_view line);
 
   bool any() const { return any_; }
-  int64_t content_length() const { return content_length_; }  // -1 = not told
+  // Of the body as it is after unpacking; -1 = not told.
+  int64_t content_length() const { return encoded_ ? -1 : content_length_; }
   bool is_event_stream() const { return is_event_stream_; }
   bool has_content_type() const { return has_content_type_; }
   // Printable ASCII, at most 128 bytes; empty = not told.
@@ -59,6 +60,7 @@ class ResponseHeaders {
   bool any_ = false;
   bool is_event_stream_ = false;
   bool has_content_type_ = false;
+  bool encoded_ = false;
   int64_t content_length_ = -1;
   std::string request_id_;
   std::string location_;

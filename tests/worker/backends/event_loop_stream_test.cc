@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -56,6 +57,25 @@ TEST(EventLoopStreamTest, AnswerIsWholeInEveryChunking) {
     EXPECT_LE(outcome.timing.ttft_ms(), outcome.timing.latency_ms());
   }
   EXPECT_EQ(server.connections(), 1);
+}
+
+TEST(EventLoopStreamTest, AStreamThatAProxyHasPackedIsUnpacked) {
+  // Two pieces, a finish reason and [DONE].
+  const std::string packed = absl::HexStringToBytes(
+      "1f8b08000000000002034b492c49b452a8564acec8cf4c4e2d56b25288ae56cacc4b49ad00320d7414945252734a"
+      "12"
+      "95c04af2f34a52f34a806ca58244a55aa05c5a665e6671467c516a62717e1e503caf3427a736b6968b2b852c5393"
+      "b353"
+      "5348341761ac810eccd0ea5a1d7413948a4bf20b94908c8876f1f7738de5e20200d0c8fc52ff000000");
+  ScriptedServer server([&](const Request&) {
+    return Reply{.bytes = ScriptedServer::Response(
+                     200, packed, "Content-Type: text/event-stream\r\nContent-Encoding: gzip\r\n"),
+                 .piece = 40};
+  });
+  LoopFixture fixture({LoopFixture::Spec(server.url())});
+  const CallOutcome outcome = fixture.Call(Streamed());
+  EXPECT_EQ(outcome.incomplete, "");
+  EXPECT_EQ(Content(outcome), "packed");
 }
 
 TEST(EventLoopStreamTest, OnlyTheStreamMembersOfTheBodyAreSet) {

@@ -25,12 +25,13 @@ struct BackendKind {
   const char* server;  // as people call it
 
   KeyHeader key_header = KeyHeader::kBearer;
-  const char* header = nullptr;  // one more that goes with every call; null = none
-  StreamEnd stream_end = StreamEnd::kDone;
+  const char* header = nullptr;             // one more that goes with every call; null = none
+  StreamEnd stream_end = StreamEnd::kDone;  // of OpenAI's routes; NativeDialect has its own
 
   // Asked whether it is ready, where the list of models does not tell.
   const char* health_path = "/health";
   int not_ready_status = 503;
+
 
   // Deployments of one resource, each at a path with its name, and `?api-version=` behind.
   bool deployments = false;

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "base/endpoint.h"
 #include "worker/backends/kinds/openai_body.h"
+#include "worker/backends/stream_assembler.h"
 
 namespace nightshift {
 
@@ -55,8 +56,8 @@ class NativeDialect {
   virtual bool json_lines() const { return false; }
   // Frames carry the whole text so far.
   virtual bool cumulative() const { return false; }
-  // The server ends its streams without a last word.
-  virtual bool ends_silently() const { return false; }
+  // By which sign its streams are known to be whole; of OpenAI's routes it is BackendKind's.
+  virtual StreamEnd stream_end() const { return StreamEnd::kDone; }
 
   // InvalidArgument names what this server cannot be asked.
   virtual absl::StatusOr<NativeCall> Translate(const OpenAiBody& body, bool stream) const = 0;

@@ -21,17 +21,12 @@ using Json = nlohmann::ordered_json;
 constexpr MemberRule kOptions[] = {
     {"max_tokens", "num_predict"},
     {"max_completion_tokens", "num_predict"},
-    {"temperature", "temperature"},
-    {"top_p", "top_p"},
-    {"top_k", "top_k"},
-    {"min_p", "min_p"},
-    {"typical_p", "typical_p"},
-    {"seed", "seed"},
-    {"stop", "stop"},
-    {"frequency_penalty", "frequency_penalty"},
-    {"presence_penalty", "presence_penalty"},
+    {"min_p"},
+    {"typical_p"},
+    {"seed"},
+    {"presence_penalty"},
     {"repetition_penalty", "repeat_penalty"},
-    {"num_ctx", "num_ctx"},
+    {"num_ctx"},
 };
 // Beside the options, by their own names.
 constexpr const char* kBeside[] = {"tools", "response_format", "think", "keep_alive",

@@ -14,6 +14,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Members that steer no generation, or that the call itself sees to.
+constexpr const char* kSameEverywhere[] = {"temperature", "top_p", "top_k", "stop",
+                                           "frequency_penalty"};
 constexpr const char* kNoMatter[] = {
     "model",        "messages",         "prompt",           "stream",
     "user",         "metadata",         "stream_options",   "store",
@@ -126,7 +128,9 @@ absl::Status MapMembers(const OpenAiBody& body, absl::Span<const MemberRule> rul
         std::find_if(rules.begin(), rules.end(),
                      [&name = key](const MemberRule& one) { return name == one.from; });
     if (rule != rules.end() && !value.is_null()) {
-      into[rule->to] = value;
+      into[rule->to != nullptr ? rule->to : rule->from] = value;
+    } else if (Holds(kSameEverywhere, key) && !value.is_null()) {
+      into[key] = value;
     } else if (!SaysNothing(key, value)) {
       return CannotTell(absl::StrCat(key, ": ", server,
                                      "'s own route has no word for this; ask it ",

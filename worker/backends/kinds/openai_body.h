@@ -32,11 +32,12 @@ absl::StatusOr<std::string> PromptText(const OpenAiBody& body);
 absl::StatusOr<std::string> ContentText(const nlohmann::ordered_json& content);
 
 struct MemberRule {
-  const char* from;  // OpenAI's name
-  const char* to;    // the server's
+  const char* from;          // OpenAI's name
+  const char* to = nullptr;  // the server's; null = the same
 };
 
-// Sets `into` from the members that a rule names. Members that ask for what every server does
+// Sets `into` from the members that a rule names, and from temperature, top_p, top_k, stop and
+// frequency_penalty, which all servers call the same. Members that ask for what every server does
 // anyway (n of 1, no log probabilities, …) are left out, and so are those in `handled`, which the
 // dialect sees to itself. InvalidArgument names a member that this server has no word for:
 // answering something else than was asked would be worse.

@@ -18,20 +18,15 @@ using Json = nlohmann::ordered_json;
 constexpr MemberRule kSampling[] = {
     {"max_tokens", "max_new_tokens"},
     {"max_completion_tokens", "max_new_tokens"},
-    {"temperature", "temperature"},
-    {"top_p", "top_p"},
-    {"top_k", "top_k"},
-    {"min_p", "min_p"},
+    {"min_p"},
     {"min_tokens", "min_new_tokens"},
     {"seed", "sampling_seed"},
-    {"stop", "stop"},
-    {"frequency_penalty", "frequency_penalty"},
-    {"presence_penalty", "presence_penalty"},
-    {"repetition_penalty", "repetition_penalty"},
-    {"ignore_eos", "ignore_eos"},
-    {"regex", "regex"},
-    {"ebnf", "ebnf"},
-    {"json_schema", "json_schema"},
+    {"presence_penalty"},
+    {"repetition_penalty"},
+    {"ignore_eos"},
+    {"regex"},
+    {"ebnf"},
+    {"json_schema"},
 };
 
 class Sglang final : public NativeDialect {

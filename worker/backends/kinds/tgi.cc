@@ -18,14 +18,9 @@ using Json = nlohmann::ordered_json;
 constexpr MemberRule kParameters[] = {
     {"max_tokens", "max_new_tokens"},
     {"max_completion_tokens", "max_new_tokens"},
-    {"temperature", "temperature"},
-    {"top_p", "top_p"},
-    {"top_k", "top_k"},
-    {"typical_p", "typical_p"},
-    {"seed", "seed"},
-    {"stop", "stop"},
-    {"frequency_penalty", "frequency_penalty"},
-    {"repetition_penalty", "repetition_penalty"},
+    {"typical_p"},
+    {"seed"},
+    {"repetition_penalty"},
 };
 
 std::string FinishReason(const std::string& told) {
@@ -38,6 +33,8 @@ class Tgi final : public NativeDialect {
     static constexpr absl::string_view kEndings[] = {"/generate_stream", "/generate"};
     return kEndings;
   }
+  // Its last frame has the reason, and nothing comes after it.
+  StreamEnd stream_end() const override { return StreamEnd::kFinishReason; }
 
   absl::StatusOr<NativeCall> Translate(const OpenAiBody& body, bool stream) const override {
     Json out;

@@ -21,18 +21,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr MemberRule kParameters[] = {
-    {"max_tokens", "max_tokens"},
+    {"max_tokens"},
     {"max_completion_tokens", "max_tokens"},
-    {"temperature", "temperature"},
-    {"top_p", "top_p"},
-    {"top_k", "top_k"},
-    {"min_p", "min_p"},
-    {"seed", "seed"},
-    {"stop", "stop"},
-    {"frequency_penalty", "frequency_penalty"},
-    {"presence_penalty", "presence_penalty"},
-    {"repetition_penalty", "repetition_penalty"},
-    {"ignore_eos", "ignore_eos"},
+    {"min_p"},
+    {"seed"},
+    {"presence_penalty"},
+    {"repetition_penalty"},
+    {"ignore_eos"},
 };
 
 class Triton final : public NativeDialect {
@@ -42,7 +37,7 @@ class Triton final : public NativeDialect {
     return kEndings;
   }
   bool has_openai_routes() const override { return false; }
-  bool ends_silently() const override { return true; }
+  StreamEnd stream_end() const override { return StreamEnd::kEndOfResponse; }
 
   absl::StatusOr<NativeCall> Translate(const OpenAiBody& body, bool stream) const override {
     if (body.model.empty() || body.model == "." || body.model == "..")
