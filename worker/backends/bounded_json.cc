@@ -27,16 +27,26 @@ bool TooDeep(absl::string_view text) {
   return false;
 }
 
-}  // namespace
-
-std::optional<Json> ParseBounded(absl::string_view text) {
+// `mended` may be null.
+std::optional<Json> Parse(absl::string_view text, Halves halves, bool* mended) {
   if (TooDeep(text)) return std::nullopt;
   Json parsed = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_discarded()) return parsed;
-  const std::string lenient = LenientCopy(text);
+  const std::string lenient = LenientCopy(text, halves);
   parsed = Json::parse(lenient, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_discarded()) return parsed;
-  return std::nullopt;
+  if (parsed.is_discarded()) return std::nullopt;
+  if (mended != nullptr) *mended = true;
+  return parsed;
+}
+
+}  // namespace
+
+std::optional<Json> ParseBounded(absl::string_view text) {
+  return Parse(text, Halves::kReplace, nullptr);
+}
+
+std::optional<Json> ParseFrame(absl::string_view text, bool* marked) {
+  return Parse(text, Halves::kMark, marked);
 }
 
 const Json* FindIn(const Json& object, const char* key) {

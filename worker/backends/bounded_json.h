@@ -18,6 +18,10 @@ inline constexpr int kJsonDepthMax = 200;
 // holds become 0 and halves of surrogate pairs U+FFFD.
 std::optional<nlohmann::ordered_json> ParseBounded(absl::string_view text);
 
+// The same for a frame of a stream, in which characters may be cut in two: their parts become
+// marks, and `marked` is set (lenient_json.h).
+std::optional<nlohmann::ordered_json> ParseFrame(absl::string_view text, bool* marked);
+
 // The member; null when `object` is none or has no such member.
 const nlohmann::ordered_json* FindIn(const nlohmann::ordered_json& object, const char* key);
 

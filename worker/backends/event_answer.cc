@@ -49,8 +49,10 @@ class MessageAnswer final : public EventAnswer {
     }
   }
 
+  bool has_answer() const override { return !message_.is_null() || !blocks_.empty(); }
+
   Json Assemble() const override {
-    if (message_.is_null() && blocks_.empty()) return nullptr;
+    if (!has_answer()) return nullptr;
     Json message = message_.is_object() ? message_ : Json::object();
     Json content = Json::array();
     for (const auto& [index, block] : blocks_) {
@@ -130,6 +132,8 @@ class ResponseAnswer final : public EventAnswer {
       if (type == "response.output_text.delta") text_ += TextIn(event, "delta");
     }
   }
+
+  bool has_answer() const override { return !response_.is_null() || !text_.empty(); }
 
   Json Assemble() const override {
     if (done_ || text_.empty()) return response_;

@@ -26,7 +26,9 @@ class EventAnswer {
   int64_t pieces() const { return pieces_; }
   // The event that ends an answer has arrived.
   bool done() const { return done_; }
-  // The document so far; null when no event told anything.
+  // Some event told something of the answer.
+  virtual bool has_answer() const = 0;
+  // The document so far; null when there is none.
   virtual nlohmann::ordered_json Assemble() const = 0;
 
  protected:

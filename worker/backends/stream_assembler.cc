@@ -7,9 +7,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 #include "nlohmann/json.hpp"
 #include "worker/backends/bounded_json.h"
 #include "worker/backends/event_answer.h"
+#include "worker/backends/lenient_json.h"
 
 namespace nightshift {
 namespace {
@@ -52,8 +54,36 @@ void AppendItems(Json& object, const std::string& key, const Json& items) {
   for (const Json& item : items) list.push_back(item);
 }
 
+// The text of a piece, which stands between two quotes, resolved into `out`; false for what only
+// the parser can judge.
+bool ResolvePiece(absl::string_view raw, std::string* out) {
+  out->clear();
+  bool ascii = true;
+  for (size_t i = 0; i < raw.size(); ++i) {
+    const char c = raw[i];
+    if (c == '"' || static_cast<unsigned char>(c) < ' ') return false;
+    if (c != '\\') {
+      ascii = ascii && static_cast<unsigned char>(c) < 0x80;
+      out->push_back(c);
+      continue;
+    }
+    if (++i == raw.size()) return false;
+    constexpr absl::string_view kEscapes = "\"\\/bfnrt";
+    constexpr absl::string_view kMeanings = "\"\\/\b\f\n\r\t";
+    const size_t known = kEscapes.find(raw[i]);
+    if (known == absl::string_view::npos) return false;  // \uXXXX
+    out->push_back(kMeanings[known]);
+  }
+  return ascii || IsValidUtf8(raw);
+}
+
 class Choice {
  public:
+  // What TakeChunk does with a chunk that has a piece under `key`, and nothing new beside it.
+  void AppendPiece(Endpoint endpoint, const std::string& key, const std::string& piece) {
+    Append(endpoint == Endpoint::kCompletions ? rest_ : message_, key, piece);
+  }
+
   void TakeChunk(Endpoint endpoint, const Json& chunk, bool& has_content) {
     for (const auto& [key, value] : chunk.items()) {
       if (key == "index") continue;
@@ -193,6 +223,72 @@ bool IsErrorFrame(absl::string_view event, const Json& frame) {
 
 }  // namespace
 
+// The frames of a stream are mostly the same but for the piece of text in them. Such a frame need
+// not be parsed: what it has beside the piece has been taken from the one before.
+struct Pattern {
+  std::string before;  // the frame up to the piece, with the quote that opens it
+  std::string after;   // from the quote that closes the piece; empty = there is no pattern
+  std::string key;     // of the piece
+  int64_t choice = 0;
+
+  // What stands where the piece does; false when the frame is another.
+  bool Match(absl::string_view frame, absl::string_view* piece) const {
+    if (after.empty() || frame.size() < before.size() + after.size() ||
+        !absl::StartsWith(frame, before) || !absl::EndsWith(frame, after)) {
+      return false;
+    }
+    *piece = frame.substr(before.size(), frame.size() - before.size() - after.size());
+    return true;
+  }
+
+  // The pattern of a frame that has been parsed; none where taking it twice would do more than
+  // append its piece twice.
+  static Pattern Of(Endpoint endpoint, absl::string_view frame, const Json& parsed) {
+    Pattern none;
+    const Json* const choices = FindIn(parsed, "choices");
+    if (choices == nullptr || !choices->is_array() || choices->size() != 1) return none;
+    const Json& only = choices->front();
+    if (IsPresent(FindIn(only, "logprobs")) || FindIn(only, "message") != nullptr) return none;
+    const bool text = endpoint == Endpoint::kCompletions;
+    const Json* const holder = text ? &only : FindIn(only, "delta");
+    if (holder == nullptr || !holder->is_object()) return none;
+    Pattern pattern;
+    for (const auto& [name, value] : holder->items()) {
+      if (text ? name != "text" : !IsText(name)) {
+        if (!text && value.is_structured()) return none;
+        continue;
+      }
+      if (value.is_structured()) return none;
+      if (!value.is_string() || value.get_ref<const std::string&>().empty()) continue;
+      if (!pattern.key.empty()) return none;
+      pattern.key = name;
+    }
+    if (pattern.key.empty()) return none;
+    if (const Json* const index = FindIn(only, "index"); index != nullptr) {
+      if (!index->is_number_integer()) return none;
+      pattern.choice = index->get<int64_t>();
+    }
+    // Where the piece stands: behind the only place that looks like its key.
+    const std::string quoted = absl::StrCat("\"", pattern.key, "\":");
+    const size_t at = frame.find(quoted);
+    if (at == absl::string_view::npos || frame.find(quoted, at + 1) != absl::string_view::npos) {
+      return none;
+    }
+    size_t begin = frame.find_first_not_of(' ', at + quoted.size());
+    if (begin == absl::string_view::npos || frame[begin] != '"') return none;
+    size_t end = ++begin;
+    while (end < frame.size() && frame[end] != '"') end += frame[end] == '\\' ? 2 : 1;
+    std::string piece;
+    if (end >= frame.size() || !ResolvePiece(frame.substr(begin, end - begin), &piece) ||
+        piece != holder->at(pattern.key).get_ref<const std::string&>()) {
+      return none;
+    }
+    pattern.before = std::string(frame.substr(0, begin));
+    pattern.after = std::string(frame.substr(end));
+    return pattern;
+  }
+};
+
 struct StreamAssembler::Impl {
   Options options;
   std::unique_ptr<EventAnswer> events;  // null: chunks of choices
@@ -202,6 +298,9 @@ struct StreamAssembler::Impl {
   bool done = false;
   bool unreadable = false;
   bool any_frame = false;
+  Pattern pattern;    // of the last frame
+  std::string piece;  // scratch
+  bool marked = false;
   std::string error_frame;
   int64_t bytes_kept = 0;
 
@@ -212,6 +311,25 @@ struct StreamAssembler::Impl {
     return !choices.empty();
   }
   void TakeChunk(const Json& chunk);
+  // Roughly: ids, dates and names come with every chunk and are kept once, about a hundred bytes of
+  // each frame.
+  void Count(absl::string_view frame) {
+    bytes_kept += static_cast<int64_t>(frame.size() > 100 ? frame.size() - 100 : 1);
+  }
+  // True when the frame is like the one before but for its piece, which has been taken.
+  bool TakeAlike(absl::string_view frame) {
+    absl::string_view raw;
+    if (!pattern.Match(frame, &raw) || !ResolvePiece(raw, &piece) || piece.empty()) return false;
+    choices[pattern.choice].AppendPiece(options.endpoint, pattern.key, piece);
+    ++pieces;
+    Count(frame);
+    return true;
+  }
+  std::string Print(const Json& answer) const {
+    std::string text = PrintJson(answer);
+    if (marked) JoinHalves(text);
+    return text;
+  }
 };
 
 StreamAssembler::StreamAssembler(Options options) : impl_(std::make_unique<Impl>()) {
@@ -231,10 +349,11 @@ void StreamAssembler::TakeFrame(absl::string_view event, absl::string_view data)
     impl_->done = true;
     return;
   }
+  if (event != "error" && impl_->TakeAlike(data)) return;
   // Servers that keep a connection alive with empty frames exist.
   if (absl::StripAsciiWhitespace(data).empty()) return;
   impl_->any_frame = true;
-  const std::optional<Json> frame = ParseBounded(data);
+  const std::optional<Json> frame = ParseFrame(data, &impl_->marked);
   if (event == "error" || (frame && IsErrorFrame(event, *frame))) {
     impl_->error_frame.assign(data.data(), data.size());
     return;
@@ -243,15 +362,14 @@ void StreamAssembler::TakeFrame(absl::string_view event, absl::string_view data)
     impl_->unreadable = true;
     return;
   }
-  // Ids, dates and names come with every chunk and are kept once: about a hundred bytes of each
-  // frame are not kept.
-  impl_->bytes_kept += static_cast<int64_t>(data.size() > 100 ? data.size() - 100 : 1);
+  impl_->Count(data);
   if (impl_->events != nullptr) {
     impl_->events->Take(*frame);
     impl_->pieces = impl_->events->pieces();
     impl_->done = impl_->events->done();
   } else {
     impl_->TakeChunk(*frame);
+    impl_->pattern = Pattern::Of(impl_->options.endpoint, data, *frame);
   }
 }
 
@@ -275,6 +393,7 @@ void StreamAssembler::Impl::TakeChunk(const Json& chunk) {
   if (has_content) ++pieces;
 }
 
+void StreamAssembler::ExpectMarks() { impl_->marked = true; }
 int64_t StreamAssembler::pieces() const { return impl_->pieces; }
 bool StreamAssembler::done() const { return impl_->done; }
 bool StreamAssembler::failed() const { return impl_->unreadable || !impl_->error_frame.empty(); }
@@ -285,7 +404,7 @@ std::string StreamAssembler::Incomplete() const {
   if (!impl_->error_frame.empty()) return "the stream ended with an error";
   if (impl_->unreadable) return "the stream holds a frame that is not JSON";
   if (impl_->events != nullptr) {
-    if (impl_->events->Assemble().is_null()) return "the stream ended without an answer in it";
+    if (!impl_->events->has_answer()) return "the stream ended without an answer in it";
     return impl_->events->done() ? "" : "the stream ended without its last event";
   }
   if (impl_->choices.empty()) return "the stream ended without an answer in it";
@@ -304,7 +423,7 @@ std::string StreamAssembler::Incomplete() const {
 std::string StreamAssembler::Assemble() const {
   if (impl_->events != nullptr) {
     const Json answer = impl_->events->Assemble();
-    return answer.is_null() ? "" : PrintJson(answer);
+    return answer.is_null() ? "" : impl_->Print(answer);
   }
   if (!impl_->any_frame || (impl_->choices.empty() && impl_->top.empty())) return "";
   Json answer = Json::object();
@@ -325,7 +444,7 @@ std::string StreamAssembler::Assemble() const {
     object =
         impl_->options.endpoint == Endpoint::kCompletions ? "text_completion" : "chat.completion";
   }
-  return PrintJson(answer);
+  return impl_->Print(answer);
 }
 
 }  // namespace nightshift

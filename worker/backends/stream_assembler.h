@@ -38,6 +38,9 @@ class StreamAssembler {
   // One frame of the stream. Frames after [DONE] or after an error are ignored.
   void TakeFrame(absl::string_view event, absl::string_view data);
 
+  // Frames to come may hold marks for parts of characters (lenient_json.h).
+  void ExpectMarks();
+
   // Frames with something of the answer itself: text, reasoning, a tool call, a refusal.
   int64_t pieces() const;
   // [DONE] has arrived, or the last event of its kind.

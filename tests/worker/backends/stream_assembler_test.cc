@@ -40,6 +40,49 @@ TEST_F(StreamAssemblerTest, PutsAChatAnswerTogether) {
   EXPECT_EQ(assembler_.Assemble().find('\n'), std::string::npos);
 }
 
+// Servers that stream token by token, where a token may be part of a character.
+TEST_F(StreamAssemblerTest, JoinsACharacterThatWasCutInTwo) {
+  Feed({
+      R"({"choices":[{"index":0,"delta":{"content":"a\ud83d"}}]})",
+      R"({"choices":[{"index":0,"delta":{"content":"\ude00b"},"finish_reason":"stop"}]})",
+      "[DONE]",
+  });
+  EXPECT_EQ(assembler_.Incomplete(), "");
+  EXPECT_EQ(Answer()["choices"][0]["message"]["content"],
+            "a\xF0\x9F\x98\x80"
+            "b");
+}
+
+TEST_F(StreamAssemblerTest, JoinsTheBytesOfACharacterThatWasCutInTwo) {
+  Feed({
+      "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\xC3\xA4\xF0\x9F\"}}]}",
+      "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\x98\x80!\"},\"finish_reason\":\"stop\"}"
+      "]}",
+      "[DONE]",
+  });
+  EXPECT_EQ(Answer()["choices"][0]["message"]["content"], "\xC3\xA4\xF0\x9F\x98\x80!");
+}
+
+TEST_F(StreamAssemblerTest, HalfACharacterStaysWhatItWas) {
+  Feed({
+      R"({"choices":[{"index":0,"delta":{"content":"a\ud83d"}}]})",
+      "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"b\x9F\"},\"finish_reason\":\"stop\"}]}",
+      "[DONE]",
+  });
+  EXPECT_NE(assembler_.Assemble().find("\"a\\ud83db\xEF\xBF\xBD\""), std::string::npos)
+      << assembler_.Assemble();
+}
+
+// The marks for parts of characters are characters themselves.
+TEST_F(StreamAssemblerTest, ACharacterForPrivateUseIsLeftAlone) {
+  Feed({
+      "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\xF4\x8F\x80\x81\"},"
+      "\"finish_reason\":\"stop\"}]}",
+      "[DONE]",
+  });
+  EXPECT_EQ(Answer()["choices"][0]["message"]["content"], "\xF4\x8F\x80\x81");
+}
+
 TEST_F(StreamAssemblerTest, KeepsChoicesApartAndInOrder) {
   Feed({
       R"({"choices":[{"index":1,"delta":{"content":"B"}},{"index":0,"delta":{"content":"A"}}]})",
@@ -52,6 +95,47 @@ TEST_F(StreamAssemblerTest, KeepsChoicesApartAndInOrder) {
   EXPECT_EQ(answer["choices"][0]["message"]["content"], "Aa");
   EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
   EXPECT_EQ(answer["choices"][1]["message"]["content"], "Bb");
+}
+
+// Frames that are like the one before are not parsed; the answer must be the one that parsing all
+// of them gives. With another number of blanks in front no frame is like the one before.
+TEST_F(StreamAssemblerTest, FramesThatAreAlikeGiveTheSameAnswerAsOthers) {
+  Random random(20261201);
+  const std::vector<std::string> pieces = {
+      "a",       "",         " ",    "\\n",  "\\\"",          "\\\\", "\\u00e4", "\\ud83d\\ude00",
+      "\\ud83d", "\xC3\xA4", "\xC3", "\x98", R"(\","x":\"y)", "null", "}]}",     "\\t\\/"};
+  const std::vector<std::string> shapes = {
+      R"({"id":"c","created":1,"choices":[{"index":0,"delta":{"content":"@"},"finish_reason":null}]})",
+      R"({"id":"c","created":2,"choices":[{"index":0,"delta":{"content": "@"}}],"usage":null})",
+      R"({"id":"c","created":1,"choices":[{"index":1,"delta":{"role":"assistant","content":"@"}}]})",
+      R"({"id":"c","choices":[{"index":0,"delta":{"content":"","reasoning_content":"@"}}]})",
+      R"({"id":"c","choices":[{"index":0,"delta":{"content":"@","refusal":"@"}}]})",
+      R"({"id":"c","choices":[{"index":0,"delta":{"content":"@","content_type":"\"content\":"}}]})",
+      R"({"id":"c","choices":[{"index":0,"delta":{"content":"@"},"logprobs":{"content":[{"t":1}]}}]})",
+      R"({"id":"c","choices":[{"index":0,"delta":{"content":"@","tool_calls":[{"index":0,"function":{"arguments":"@"}}]}}]})",
+      R"({"id":"c","choices":[{"index":0,"delta":{"content":["@"]}}]})",
+      R"({"id":"@","choices":[{"index":0,"text":"@","delta":{}}]})"};
+  for (int round = 0; round < 3000; ++round) {
+    StreamAssembler::Options options;
+    if (round % 4 == 3) options.endpoint = Endpoint::kCompletions;
+    StreamAssembler alike(options);
+    StreamAssembler parsed(options);
+    std::string shape = shapes[random.Below(shapes.size())];
+    std::string shown;
+    for (int i = 0; i < 12; ++i) {
+      if (random.Below(4) == 0) shape = shapes[random.Below(shapes.size())];
+      std::string frame;
+      for (const char c : shape) {
+        frame += c == '@' ? pieces[random.Below(pieces.size())] : std::string(1, c);
+      }
+      alike.TakeFrame("", frame);
+      parsed.TakeFrame("", std::string(static_cast<size_t>(i % 2 + 1), ' ') + frame);
+      shown += frame + "\n";
+    }
+    ASSERT_EQ(alike.Assemble(), parsed.Assemble()) << shown;
+    ASSERT_EQ(alike.pieces(), parsed.pieces()) << shown;
+    ASSERT_EQ(alike.failed(), parsed.failed()) << shown;
+  }
 }
 
 TEST_F(StreamAssemblerTest, MergesToolCallsByIndex) {

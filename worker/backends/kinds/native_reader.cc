@@ -27,7 +27,10 @@ NativeReader::NativeReader(const NativeDialect& dialect, Call call)
 
 void NativeReader::TakeFrame(absl::string_view event, absl::string_view data,
                              StreamAssembler& assembler) {
-  const std::optional<Json> frame = ParseBounded(data);
+  bool marked = false;
+  const std::optional<Json> frame =
+      dialect_.cumulative() ? ParseBounded(data) : ParseFrame(data, &marked);
+  if (marked) assembler.ExpectMarks();
   NativeAnswer answer;
   if (event == "error" || !frame || !frame->is_object() || TellsError(*frame) ||
       !dialect_.Read(*frame, answer)) {
