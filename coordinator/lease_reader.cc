@@ -62,6 +62,8 @@ size_t LeaseReader::Fill(const Grant& grant, size_t from, v1::Lease* lease, size
     request.set_priority(wanted.priority);
     request.set_request_timeout_ms(facts->request_timeout_ms);
     request.set_stream(facts->stream);
+    request.set_on_truncated(facts->on_truncated);
+    request.set_on_empty(facts->on_empty);
   }
   return item;
 }
@@ -76,7 +78,8 @@ absl::StatusOr<LeaseReader::JobFacts> LeaseReader::Facts(JobNumber job) {
   if (found != facts_.end()) return found->second;
   ASSIGN_OR_RETURN(const v1::JobRecord record, dispatcher_.GetRecord(job));
   if (facts_.size() >= kFactsMax) facts_.clear();
-  const JobFacts facts{record.options().request_timeout_ms(), record.options().stream()};
+  const JobFacts facts{record.options().request_timeout_ms(), record.options().stream(),
+                       record.options().on_truncated(), record.options().on_empty()};
   facts_.emplace(job, facts);
   return facts;
 }

@@ -49,6 +49,8 @@ class LeaseReader {
   struct JobFacts {
     int64_t request_timeout_ms = 0;
     bool stream = false;
+    v1::AnswerPolicy on_truncated = v1::ANSWER_POLICY_KEEP;
+    v1::AnswerPolicy on_empty = v1::ANSWER_POLICY_KEEP;
   };
 
   absl::StatusOr<JobFacts> Facts(JobNumber job);

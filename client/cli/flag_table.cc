@@ -64,6 +64,13 @@ std::vector<FlagSpec>& Table() {
       {"stream", 0, kSwitch, "", "",
        "call with streaming, to measure the time to the first token; the recorded answer is whole",
        kJob, kNoMinimum},
+      {"on-truncated", 0, kChoice, "keep|retry|fail", "keep",
+       "an answer that is cut off at its token limit: keep it, ask once more with a higher limit, "
+       "or count it as failed",
+       kJob, kNoMinimum},
+      {"on-empty", 0, kChoice, "keep|retry|fail", "keep",
+       "an answer without text: keep it, ask up to twice more, or count it as failed", kJob,
+       kNoMinimum},
       // Which lines.
       {"limit", 0, kInt, "N", "", "only the first N requests", kJob, 1},
       {"skip-bad-lines", 0, kSwitch, "", "", "run the good lines, record the bad ones as failed",

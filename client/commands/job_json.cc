@@ -11,6 +11,7 @@ using Json = nlohmann::ordered_json;
 Json Seconds(int64_t ms) { return ms == 0 ? Json() : Json(ms / 1000); }
 Json TextOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
+
 Json CountsJson(const v1::Counts& counts) {
   Json out;
   out["total"] = counts.total();
@@ -51,7 +52,9 @@ Json JobJson(const v1::JobStatus& job) {
                            ? Json()
                            : Json::array({job.eta_low_seconds(), job.eta_high_seconds()});
   out["waiting_for"] = TextOrNull(job.waiting_for());
-  out["at_risk"] = TextOrNull(job.at_risk());
+  out["answer_retries"]["truncated"] = job.truncated_retries();
+  out["answer_retries"]["empty"] = job.empty_retries();
+  out["moved"] = job.moved();
   out["failed_by_class"] = Json::object();
   for (const auto& [number, count] : job.failed_by_class())
     out["failed_by_class"][ErrorClassWord(static_cast<v1::ErrorClass>(number))] = count;

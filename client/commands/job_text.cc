@@ -93,6 +93,17 @@ std::string Dollars(double usd) {
                                          : absl::StrFormat("$%.2f", usd);
 }
 
+std::string AskedAgainText(const v1::JobStatus& job) {
+  std::vector<std::string> parts;
+  if (job.truncated_retries() > 0) {
+    parts.push_back(absl::StrCat(WithCommas(job.truncated_retries()), " truncated"));
+  }
+  if (job.empty_retries() > 0) {
+    parts.push_back(absl::StrCat(WithCommas(job.empty_retries()), " empty"));
+  }
+  return parts.empty() ? "" : absl::StrCat("asked for again: ", absl::StrJoin(parts, ", "));
+}
+
 std::string ClockText(absl::Time t, absl::Time now) {
   const absl::TimeZone zone = absl::LocalTimeZone();
   if (absl::ToCivilDay(t, zone) == absl::ToCivilDay(now, zone))
@@ -141,6 +152,7 @@ std::string JobText(const v1::JobStatus& job, absl::Time now) {
   line("cost", job.cost_known() ? absl::StrCat(Dollars(job.cost_usd()),
                                                job.finished_at_ms() == 0 ? " so far" : "")
                                 : "unknown (no price set)");
+  if (const std::string again = AskedAgainText(job); !again.empty()) line("answers", again);
   const std::string failures = FailuresText(job);
   if (!failures.empty()) line("failing", failures);
   return out;

@@ -38,6 +38,8 @@ std::string BackupTable(const v1::ListBackupsReply& backups, absl::Time now);
 
 // "$66.80", "$0.0012".
 std::string Dollars(double usd);
+// "asked for again: 12 truncated, 3 empty"; empty when nothing was.
+std::string AskedAgainText(const v1::JobStatus& job);
 // "22:04" today, "Mon 22:04" within six days, else "2026-11-30 22:04"; local time.
 std::string ClockText(absl::Time t, absl::Time now);
 // How many requests have an outcome.

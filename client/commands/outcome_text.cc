@@ -139,6 +139,8 @@ std::string AccountText(const OutcomeText& outcome) {
     absl::StrAppend(&text, "  cost     ", Dollars(job.cost_usd()), "\n");
   else if (!outcome.simulated)
     absl::StrAppend(&text, "  cost     unknown (no price is set)\n");
+  if (const std::string again = AskedAgainText(job); !again.empty())
+    absl::StrAppend(&text, "  answers  ", again, "\n");
   return text;
 }
 

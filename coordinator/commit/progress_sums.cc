@@ -20,6 +20,9 @@ void AddSums(const v1::ProgressSums& more, v1::ProgressSums* sums) {
   sums->set_completion_tokens(sums->completion_tokens() + more.completion_tokens());
   sums->set_cost_usd(sums->cost_usd() + more.cost_usd());
   if (more.cost_known()) sums->set_cost_known(true);
+  sums->set_truncated_retries(sums->truncated_retries() + more.truncated_retries());
+  sums->set_empty_retries(sums->empty_retries() + more.empty_retries());
+  sums->set_moved(sums->moved() + more.moved());
   for (const auto& [error_class, count] : more.failed_by_class()) {
     (*sums->mutable_failed_by_class())[error_class] += count;
   }
@@ -28,7 +31,8 @@ void AddSums(const v1::ProgressSums& more, v1::ProgressSums* sums) {
 bool SumsAgree(const v1::ProgressSums& a, const v1::ProgressSums& b) {
   if (a.succeeded() != b.succeeded() || a.failed() != b.failed() ||
       a.prompt_tokens() != b.prompt_tokens() || a.completion_tokens() != b.completion_tokens() ||
-      a.cost_known() != b.cost_known()) {
+      a.cost_known() != b.cost_known() || a.truncated_retries() != b.truncated_retries() ||
+      a.empty_retries() != b.empty_retries() || a.moved() != b.moved()) {
     return false;
   }
   // A hundred million additions of doubles in any order stay well within this.

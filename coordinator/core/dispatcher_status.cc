@@ -54,6 +54,9 @@ absl::StatusOr<v1::JobStatus> Dispatcher::Impl::GetStatus(JobNumber number,
   status.set_completion_tokens(job->sums.completion_tokens());
   status.set_cost_usd(job->sums.cost_usd());
   status.set_cost_known(job->sums.cost_known());
+  status.set_truncated_retries(job->sums.truncated_retries());
+  status.set_empty_retries(job->sums.empty_retries());
+  status.set_moved(job->sums.moved());
   *status.mutable_failed_by_class() = job->sums.failed_by_class();
   *status.mutable_options() = record.options();
   status.set_idempotency_token(record.idempotency_token());

@@ -37,6 +37,8 @@ void FillOutcome(const v1::AttemptResult& result, v1::OutcomeKind kind, int32_t 
   if (result.has_usage()) *outcome->mutable_usage() = result.usage();
   if (!result.finish_reason().empty()) outcome->set_finish_reason(result.finish_reason());
   if (result.flags_size() > 0) *outcome->mutable_flags() = result.flags();
+  outcome->set_truncated_retries(result.truncated_retries());
+  outcome->set_empty_retries(result.empty_retries());
   outcome->set_finished_at_ms(absl::ToUnixMillis(wall));
 }
 
@@ -54,6 +56,14 @@ void AddToSums(const v1::OutcomeRecord& outcome, v1::ProgressSums* sums) {
     sums->set_cost_usd(sums->cost_usd() + usage.cost_usd());
     sums->set_cost_known(true);
   }
+  // Mostly none: a field that is not set takes no room in the delta.
+  if (outcome.truncated_retries() > 0) {
+    sums->set_truncated_retries(sums->truncated_retries() + outcome.truncated_retries());
+  }
+  if (outcome.empty_retries() > 0) {
+    sums->set_empty_retries(sums->empty_retries() + outcome.empty_retries());
+  }
+  if (outcome.moved()) sums->set_moved(sums->moved() + 1);
 }
 
 }  // namespace nightshift

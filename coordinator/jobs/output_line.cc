@@ -60,7 +60,10 @@ std::string CodeOfClass(v1::ErrorClass error_class) {
 }
 
 // What not every backend tells and not every call measures: only where it is known.
-void AppendDetails(const v1::AttemptTiming& timing, const v1::Usage& usage, std::string* out) {
+void AppendDetails(const v1::OutcomeRecord& outcome, std::string* out) {
+  const v1::AttemptTiming& timing = outcome.timing();
+  const v1::Usage& usage = outcome.usage();
+  if (outcome.moved()) Append(out, ",\"moved\":true");
   const auto add = [out](absl::string_view name, bool known, auto number) {
     if (!known) return;
     Append(out, ",\"");
@@ -68,6 +71,8 @@ void AppendDetails(const v1::AttemptTiming& timing, const v1::Usage& usage, std:
     Append(out, "\":");
     AppendNumber(out, number);
   };
+  add("truncated_retries", outcome.truncated_retries() > 0, outcome.truncated_retries());
+  add("empty_retries", outcome.empty_retries() > 0, outcome.empty_retries());
   add("cached_tokens", usage.cached_tokens() > 0, usage.cached_tokens());
   add("reasoning_tokens", usage.reasoning_tokens() > 0, usage.reasoning_tokens());
   add("connect_ms", timing.has_connect_ms(), timing.connect_ms());
@@ -114,7 +119,7 @@ void AppendAccounting(const v1::OutcomeRecord& outcome, absl::string_view partia
     AppendText(out, outcome.flags(i));
   }
   out->push_back(']');
-  AppendDetails(timing, usage, out);
+  AppendDetails(outcome, out);
   if (outcome.kind() != v1::OUTCOME_SUCCEEDED) {
     Append(out, ",\"error_class\":");
     AppendTextOrNull(out, outcome.error_class() == v1::ERROR_CLASS_NONE

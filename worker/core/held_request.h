@@ -3,6 +3,7 @@
 #define NIGHTSHIFT_WORKER_CORE_HELD_REQUEST_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/time/time.h"
@@ -12,6 +13,7 @@
 #include "worker/core/call.h"
 #include "worker/core/pacer.h"
 #include "worker/core/request_key.h"
+#include "worker/core/second_try.h"
 
 namespace nightshift {
 
@@ -41,6 +43,10 @@ struct HeldRequest {
   MonotonicTime due;
   uint64_t order = 0;  // of arrival: makes the retry queue's order the same in every run
   std::string body;    // kept while in flight, since it may have to be sent again
+
+  SecondTries second_tries;
+  // An answer that has come and is asked for again: the outcome, if nothing better comes.
+  std::unique_ptr<CallOutcome> kept;
 
   HeldRequest* previous = nullptr;  // of RequestList
   HeldRequest* next = nullptr;

@@ -6,18 +6,13 @@
 #include "absl/strings/ascii.h"
 #include "base/check.h"
 #include "worker/core/clean_text.h"
+#include "worker/core/second_try.h"
 
 namespace nightshift {
 namespace {
 
 constexpr size_t kWrappedBytesMax = 4096;
 constexpr size_t kWordBytesMax = 256;
-
-// The words of the various APIs for "it would have gone on".
-bool IsTruncation(absl::string_view finish_reason) {
-  return finish_reason == "length" || finish_reason == "max_tokens" ||
-         finish_reason == "max_output_tokens" || finish_reason == "model_length";
-}
 
 v1::AttemptResult::Kind KindOf(Verdict verdict) {
   switch (verdict) {
@@ -78,7 +73,8 @@ v1::AttemptResult MakeResult(CallOutcome&& outcome, Classification&& classificat
   const std::string finish_reason = CleanText(outcome.finish_reason, kWordBytesMax);
   *result.mutable_timing() = std::move(outcome.timing);
   *result.mutable_usage() = std::move(outcome.usage);
-  if (outcome.empty_answer && classification.verdict == Verdict::kAnswered) {
+  if (outcome.empty_answer && (classification.verdict == Verdict::kAnswered ||
+                               result.error_class() == v1::ERROR_CLASS_QUALITY_CHECK_FAILED)) {
     result.add_flags("empty");
   }
   if (IsTruncation(finish_reason)) result.add_flags("truncated");

@@ -74,6 +74,10 @@ void Runner::Impl::Forget(HeldRequest* request) {
 }
 
 void Runner::Impl::Return(HeldRequest* request, absl::string_view why) {
+  if (request->kept != nullptr) {
+    RecordKept(request);
+    return;
+  }
   // Without a stream there is nobody to tell, and no need: the next Hello does not name it.
   if (link != Link::kDown) returned[std::string(why)].push_back(request->key);
   Forget(request);

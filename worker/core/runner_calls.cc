@@ -216,8 +216,66 @@ void Runner::Impl::OnAnswer(const Call& call, CallOutcome&& outcome, Classificat
        .in_flight = backend.in_flight,
        .starved = backend.buffered.empty() || backend.paced || backend.paced_until > call.started},
       now);
-  Record(call.request, std::move(outcome), std::move(what));
+  if (!AsksAgain(call, &outcome, &what, now)) {
+    Record(call.request, std::move(outcome), std::move(what));
+  }
   if (backend.breaker.OnAlive()) OnBreakerChanged(call.backend, now);
+}
+
+bool Runner::Impl::AsksAgain(const Call& call, CallOutcome* outcome, Classification* what,
+                             MonotonicTime now) {
+  if (what->verdict != Verdict::kAnswered) return false;
+  HeldRequest* request = call.request;
+  const AnswerVerdict verdict = JudgeAnswer(request->second_tries, *outcome);
+  const bool again = verdict == AnswerVerdict::kAskForMore || verdict == AnswerVerdict::kAskTheSame;
+  // There would be no second call: better this answer than a new start elsewhere.
+  if (again && HandsBack(backends[call.backend], now)) return false;
+  switch (verdict) {
+    case AnswerVerdict::kKeep:
+      return false;
+    case AnswerVerdict::kAskForMore: {
+      std::optional<std::string> body =
+          RaiseCeiling(request->endpoint, request->body, outcome->usage);
+      if (!body.has_value()) {
+        // It cannot be: what is left to ask is whether there is any text.
+        request->second_tries.on_truncated = v1::ANSWER_POLICY_KEEP;
+        return AsksAgain(call, outcome, what, now);
+      }
+      request->body = *std::move(body);
+      request->sized = false;
+      ++request->second_tries.truncated;
+      break;
+    }
+    case AnswerVerdict::kAskTheSame:
+      ++request->second_tries.empty;
+      break;
+    case AnswerVerdict::kTooShort:
+    case AnswerVerdict::kNothingSaid: {
+      const bool cut = verdict == AnswerVerdict::kTooShort;
+      *what = {
+          .verdict = Verdict::kRejected,
+          .error_class = v1::ERROR_CLASS_QUALITY_CHECK_FAILED,
+          .code = "quality_check_failed",
+          .message = cut ? "the answer was cut off at its token limit, and --on-truncated fail "
+                           "makes that a failure; a higher max_tokens gives it more room"
+                         : "the answer has no text, and --on-empty fail makes that a failure"};
+      outcome->body_is_partial = true;  // to be looked at, and not an answer
+      return false;
+    }
+  }
+  if (request->kept != nullptr) AddUsage(request->kept->usage, &outcome->usage);
+  request->kept = std::make_unique<CallOutcome>(std::move(*outcome));
+  request->place = HeldRequest::Place::kBuffered;
+  backends[call.backend].buffered.PushFront(request);
+  return true;
+}
+
+void Runner::Impl::RecordKept(HeldRequest* request) {
+  Classification answered;
+  answered.verdict = Verdict::kAnswered;
+  CallOutcome outcome = std::move(*request->kept);
+  request->kept.reset();
+  Record(request, std::move(outcome), std::move(answered));
 }
 
 void Runner::Impl::OnFailure(const Call& call, CallOutcome&& outcome, Classification&& what,
@@ -359,6 +417,18 @@ void Runner::Impl::PutOff(HeldRequest* request, absl::Duration retry_after, Mono
 }
 
 void Runner::Impl::Record(HeldRequest* request, CallOutcome&& outcome, Classification&& what) {
+  if (request->kept != nullptr) {
+    const bool failed = what.verdict != Verdict::kAnswered &&
+                        what.error_class != v1::ERROR_CLASS_QUALITY_CHECK_FAILED;
+    const bool worse = outcome.empty_answer && !request->kept->empty_answer;
+    AddUsage(failed || worse ? outcome.usage : request->kept->usage,
+             failed || worse ? &request->kept->usage : &outcome.usage);
+    if (failed || worse) {
+      RecordKept(request);
+      return;
+    }
+    request->kept.reset();
+  }
   std::string made_id;
   if (outcome.http_status != 0 && outcome.request_id.empty()) {
     made_id = absl::StrCat("req_", options.session, "_", outbox.next_sequence());
@@ -368,6 +438,8 @@ void Runner::Impl::Record(HeldRequest* request, CallOutcome&& outcome, Classific
   result.set_backend(backends[request->backend].told.name());
   result.set_attempt(request->attempt);
   result.set_run(request->run);
+  result.set_truncated_retries(request->second_tries.truncated);
+  result.set_empty_retries(request->second_tries.empty);
   outbox.Add(std::move(result));
   Forget(request);
 }

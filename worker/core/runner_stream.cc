@@ -165,6 +165,8 @@ void Runner::Impl::OnLease(v1::Lease* lease, MonotonicTime now) {
     request.endpoint = static_cast<Endpoint>(leased.endpoint());
     request.stream = leased.stream();
     request.timeout = absl::Milliseconds(leased.request_timeout_ms());
+    request.second_tries.on_truncated = leased.on_truncated();
+    request.second_tries.on_empty = leased.on_empty();
     request.order = ++last_order;
     request.body = std::move(*leased.mutable_body());
     // Tries after failures wait until the backend's successes have paid for them.
