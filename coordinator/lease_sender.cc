@@ -82,6 +82,7 @@ absl::Duration LeaseSender::SendGrant(const Grant& grant, uint64_t planned_at) {
     size_t bytes = 0;
     const size_t unreadable_before = unreadable.size();
     const size_t next = reader_.Fill(grant, sent, message.mutable_lease(), &bytes, &unreadable);
+    if (grant.routed) KeepOwn(grant.worker, message.mutable_lease());
     const int requests = message.lease().requests_size();
     if (requests > 0) {
       offer = streams_.SendLease(grant.worker, planned_at, std::move(message), bytes);
@@ -105,6 +106,23 @@ absl::Duration LeaseSender::SendGrant(const Grant& grant, uint64_t planned_at) {
   if (!back.empty()) dispatcher_.Ungrant(grant.worker, back, clock_.Now());
   if (!unreadable.empty() || offer == WorkerStream::Offer::kFull) return kGrantRetryAfter;
   return offer == WorkerStream::Offer::kClosed ? kGoneRetryAfter : absl::ZeroDuration();
+}
+
+void LeaseSender::KeepOwn(WorkerNumber worker, v1::Lease* lease) {
+  std::vector<RequestId> ids;
+  std::vector<const std::string*> custom_ids;
+  for (const v1::LeasedRequest& request : lease->requests()) {
+    ids.push_back({request.key().job(), request.key().index()});
+    custom_ids.push_back(&request.custom_id());
+  }
+  const std::vector<bool> keep = dispatcher_.Route(worker, ids, custom_ids);
+  int kept = 0;
+  for (int i = 0; i < lease->requests_size(); ++i) {
+    if (!keep[static_cast<size_t>(i)]) continue;
+    if (kept != i) lease->mutable_requests()->SwapElements(kept, i);
+    ++kept;
+  }
+  lease->mutable_requests()->DeleteSubrange(kept, lease->requests_size() - kept);
 }
 
 void LeaseSender::PauseUnreadable(const LeaseReader::Unreadable& unreadable) {

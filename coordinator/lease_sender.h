@@ -53,6 +53,8 @@ class LeaseSender {
   void WriteFrontiers(absl::Span<const JobNumber> jobs, std::vector<JobNumber>* blocked);
   // Returns how long to rest before planning again: zero when everything was sent.
   absl::Duration SendGrant(const Grant& grant, uint64_t planned_at);
+  // Leaves in the lease what a route sends to this worker.
+  void KeepOwn(WorkerNumber worker, v1::Lease* lease);
   void PauseUnreadable(const LeaseReader::Unreadable& unreadable);
 
   Dispatcher& dispatcher_;

@@ -78,6 +78,17 @@ std::vector<FlagSpec>& Table() {
       {"max-line-bytes", 0, kSize, "SIZE", "16MiB", "refuse longer lines", kJob, kNoMinimum},
       {"dry-run", 0, kSwitch, "", "",
        "check, count, estimate tokens and cost; call and store nothing", kJob, kNoMinimum},
+      // Which of several backends.
+      {"rollout", 0, kList, "BACKEND=P%", "",
+       "new=10%: this share of the requests, told by their custom_id, goes to that backend first; "
+       "what it fails at goes to the others; may be repeated",
+       kJob, kNoMinimum},
+      {"weight", 0, kList, "BACKEND=N", "",
+       "share the requests out by weight (big=3, small=1); may be repeated", kJob, kNoMinimum},
+      {"fallback", 0, kList, "A,B", "",
+       "ask these backends in this order: the next when one is not there or has failed at a "
+       "request; one that refuses the request itself ends the matter",
+       kJob, kNoMinimum},
       // How it runs.
       {"name", 'n', kText, "TEXT", "", "name of the job, for people", kJob, kNoMinimum},
       {"priority", 0, kInt, "N", "0", "higher first", kJob, kNoMinimum},

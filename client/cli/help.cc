@@ -119,8 +119,10 @@ worker, queued_ms, ttft_ms, latency_ms, prompt_tokens, completion_tokens,
 cost_usd, finish_reason, flags (empty, truncated, filtered, refused, repetitive),
 error_class; and, where known, cached_tokens, reasoning_tokens, connect_ms,
 first_byte_ms, gap_mean_ms and gap_max_ms (between pieces of a stream),
-server_queue_ms, server_prompt_ms, server_completion_ms, and partial_response
-(what had come of a stream that broke off).
+server_queue_ms, server_prompt_ms, server_completion_ms, truncated_retries and
+empty_retries (calls for a better answer, which are no attempts and whose tokens
+are in the account), moved (another backend than the first of its route), and
+partial_response (what had come of a stream that broke off).
 
 Error classes: rate_limited, timeout, connection_error, server_error,
 context_too_long, invalid_request, model_not_found, content_filter,

@@ -25,6 +25,7 @@
 #include "client/commands/outcome_text.h"
 #include "client/commands/output_files.h"
 #include "client/commands/results_ahead.h"
+#include "client/commands/route_flags.h"
 #include "client/commands/run_backends.h"
 #include "client/commands/run_checks.h"
 #include "client/commands/run_stop.h"
@@ -90,6 +91,9 @@ class RunSession {
     have_backends_ = ChooseBackends(settings_, &specs_, &backend_failure_);
     simulated_ = have_backends_ && std::all_of(specs_.begin(), specs_.end(),
                                                [](const auto& spec) { return spec.kind == "sim"; });
+    for (const BackendSpec& spec : specs_) backend_names_.push_back(spec.name);
+    v1::JobOptions with_route;
+    if (!SetRoute(&with_route, failure)) return false;
     if (settings_.On("dry-run")) return true;
     // A job that is complete needs no backend, so a missing key can wait until one is needed; but
     // where no job can be, say it now.
@@ -202,9 +206,10 @@ class RunSession {
   }
 
   void SayKeptOptions() {
-    const std::string text =
-        KeptOptionsText(settings_, job_.options(), MakeJobOptions(settings_, name_),
-                        /*ended=*/job_.finished_at_ms() != 0);
+    v1::JobOptions now = MakeJobOptions(settings_, name_);
+    // Checked at the beginning.
+    (void)ReadRoute(settings_, backend_names_, &now);
+    const std::string text = KeptOptionsText(settings_, job_.options(), now);
     if (!text.empty()) console_.Note(text);
   }
 
@@ -216,22 +221,18 @@ class RunSession {
                                WithCommas(job_.counts().total()), " done, ",
                                WithCommas(job_.counts().total() - done_before_), " to go.\n"));
     SayKeptOptions();
-    v1::ControlJobRequest request;
-    request.set_job(job_.id());
-    request.set_action(v1::ControlJobRequest::RESUME);
-    // Budgets that are given now are the job's from now on.
-    request.set_budget_usd(settings_.Number("budget-usd"));
-    request.set_budget_tokens(settings_.Int("budget-tokens"));
-    if (job_.state() == v1::JOB_STATE_PAUSED || request.budget_usd() > 0 ||
-        request.budget_tokens() > 0) {
-      absl::StatusOr<v1::JobStatus> resumed = client_->Control(request);
-      if (resumed.ok())
-        job_ = *std::move(resumed);
-      else
+    if (job_.state() == v1::JOB_STATE_PAUSED) {
+      absl::StatusOr<v1::JobStatus> resumed =
+          client_->Control(job_.id(), v1::ControlJobRequest::RESUME);
+      if (!resumed.ok()) {
+        // A spent budget stays spent; what is there is written all the same.
         console_.Note(absl::StrCat(resumed.status().message(), "\n"));
+        if (JobIsOver(job_)) return true;
+      } else {
+        job_ = *std::move(resumed);
+      }
     }
-    // A budget that is still spent; what is there is written all the same.
-    return JobIsOver(job_) || ReadyBackends(failure);
+    return ReadyBackends(failure);
   }
 
   bool Create(Failure* failure) {
@@ -246,6 +247,7 @@ class RunSession {
     HandInOptions options;
     options.job = MakeJobOptions(settings_, name_);
     options.job.set_output_path(paths_.results);
+    if (!SetRoute(&options.job, failure)) return false;
     options.job.set_errors_path(paths_.errors);
     options.skip_bad_lines = settings_.On("skip-bad-lines");
     options.token = token_;
@@ -265,6 +267,13 @@ class RunSession {
     job_ = std::move(*reply.mutable_job());
     done_before_ = DoneCount(job_.counts());
     return true;
+  }
+
+  // False with the failure when the options name no route that there is.
+  bool SetRoute(v1::JobOptions* options, Failure* failure) const {
+    const absl::Status read = ReadRoute(settings_, backend_names_, options);
+    if (!read.ok()) *failure = UsageFailure(std::string(read.message()));
+    return read.ok();
   }
 
   bool ReadyBackends(Failure* failure) {
@@ -443,6 +452,7 @@ class RunSession {
   OutputPaths paths_;
   std::vector<BackendSpec> specs_;
   bool have_backends_ = false;
+  std::vector<std::string> backend_names_;
   bool simulated_ = false;
   Failure backend_failure_;
   std::string content_hash_;

@@ -18,6 +18,7 @@
 #include "client/commands/job_input.h"
 #include "client/commands/job_options.h"
 #include "client/commands/job_text.h"
+#include "client/commands/route_flags.h"
 #include "client/commands/run_checks.h"
 #include "client/commands/watch.h"
 
@@ -122,6 +123,9 @@ int SubmitCommand(CommandContext& context) {
   if (connection == nullptr) return console.Fail(failure);
   HandInOptions options;
   options.job = MakeJobOptions(settings, name);
+  // Who the workers' backends are may change at any time: an unknown name is no mistake here.
+  if (const absl::Status route = ReadRoute(settings, {}, &options.job); !route.ok())
+    return console.Fail(UsageFailure(std::string(route.message())));
   if (files.has_value()) {
     options.job.set_output_path(files->results);
     options.job.set_errors_path(files->errors);

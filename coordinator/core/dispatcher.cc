@@ -66,6 +66,7 @@ void Dispatcher::Impl::Load(std::vector<LoadedJob> loaded, MonotonicTime now) {
     made->record = std::move(from.record);
     made->model_set =
         model_sets.Intern({made->record.models().begin(), made->record.models().end()});
+    SetRoute(made.get());
     if (!ended) {
       made->queue = std::make_unique<PendingQueue>(
           static_cast<uint64_t>(made->record.total()), from.finished_bitmaps,
@@ -74,6 +75,7 @@ void Dispatcher::Impl::Load(std::vector<LoadedJob> loaded, MonotonicTime now) {
         RequestAttempts& to = made->attempts[index];
         to.charged = attempts.charged();
         to.lost_workers = attempts.lost_workers();
+        to.moves = attempts.moves();
         to.broke = attempts.broke();
         made->queue->SetCaution(index, made->CautionOf(to));
       }
@@ -140,6 +142,14 @@ void Dispatcher::Tick(MonotonicTime now) {
 }
 
 GrantPlan Dispatcher::PlanGrants(MonotonicTime now) { return impl_->PlanGrants(now); }
+
+std::vector<bool> Dispatcher::Route(WorkerNumber worker, absl::Span<const RequestId> ids,
+                                    absl::Span<const std::string* const> custom_ids) {
+  std::vector<bool> keep = impl_->Route(worker, ids, custom_ids);
+  // Somebody else may take them now, and the worker has room for others.
+  if (std::find(keep.begin(), keep.end(), false) != keep.end()) impl_->WakeUp();
+  return keep;
+}
 
 // No wake-up: whoever could not send would be asked to plan the same again at once.
 void Dispatcher::Ungrant(WorkerNumber worker, absl::Span<const RequestId> ids, MonotonicTime) {

@@ -77,6 +77,7 @@ struct Grant {
     int32_t priority = 0;
   };
   std::vector<Item> items;  // grouped by job, indexes rising within a run
+  bool routed = false;      // some are of a job with a route: ask Route before sending
 };
 
 // A message for a worker that the caller sends after the step that returned it.
@@ -198,6 +199,10 @@ class Dispatcher {
   // --- leases ----------------------------------------------------------------------------------
   // Decides what goes out now and marks it leased.
   GrantPlan PlanGrants(MonotonicTime now);
+  // Of leased requests whose custom_ids have been read, one each: whether they are this worker's.
+  // Those that are not wait for a backend that they belong to, and the caller must not send them.
+  std::vector<bool> Route(WorkerNumber worker, absl::Span<const RequestId> ids,
+                          absl::Span<const std::string* const> custom_ids);
   // The caller could not send these (stream gone, message full): they go back to the front.
   void Ungrant(WorkerNumber worker, absl::Span<const RequestId> ids, MonotonicTime now);
   // The disk is too full to take on more, or (empty) no longer: nothing is granted, jobs that could

@@ -55,8 +55,19 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
 
   v1::OutcomeKind outcome = v1::OUTCOME_UNSPECIFIED;
   int32_t counted = attempts.charged + 1;
+  const bool moves_on = holds && result.attempt() == lease->attempt && MovesOn(*job, lease, result);
   if (result.kind() == v1::AttemptResult::ANSWERED) {
     outcome = v1::OUTCOME_SUCCEEDED;
+  } else if (moves_on) {
+    // The next backend of the route is asked at once, whatever the attempts: it has failed nothing.
+    decision.kind = ResultDecision::Kind::kRetry;
+    const bool charged = result.charged() || result.kind() == v1::AttemptResult::REJECTED;
+    decision.attempts.set_charged(attempts.charged + (charged ? 1 : 0));
+    decision.attempts.set_lost_workers(attempts.lost_workers);
+    decision.attempts.set_last_class(result.error_class());
+    decision.attempts.set_last_error(result.error_message());
+    decision.attempts.set_moves(lease->way.moves + 1);
+    *retry_due = now;
   } else if (result.kind() == v1::AttemptResult::REJECTED) {
     outcome = v1::OUTCOME_FAILED;
   } else {
@@ -79,6 +90,7 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
       decision.kind = ResultDecision::Kind::kRetry;
       decision.attempts.set_charged(retry.charged);
       decision.attempts.set_lost_workers(attempts.lost_workers);
+      decision.attempts.set_moves(attempts.moves);
       decision.attempts.set_last_class(result.error_class());
       decision.attempts.set_last_error(result.error_message());
       decision.attempts.set_broke(retry.charged > attempts.charged
@@ -94,6 +106,7 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
     const Worker* worker = workers.Find(event.worker);
     FillOutcome(result, outcome, counted, worker == nullptr ? "" : worker->name,
                 job->record.created_at_ms(), wall, &decision.outcome);
+    if (holds && lease->way.moved) decision.outcome.set_moved(true);
     decision.delete_attempts_row = has_row;
     CountOutcome(decision.outcome, draft);
   }
@@ -177,6 +190,7 @@ ResultDecision Dispatcher::Impl::DecideLoss(const RequestId& id, WorkerNumber nu
     decision.attempts.set_charged(before.charged);
     decision.attempts.set_lost_workers(before.lost_workers + 1);
     decision.attempts.set_broke(before.broke);
+    decision.attempts.set_moves(before.moves);
     decision.attempts.set_last_class(v1::ERROR_CLASS_WORKER_CRASHED);
     decision.attempts.set_last_error(absl::StrCat("worker ", name, " died while it held it"));
   }
@@ -320,6 +334,7 @@ void Dispatcher::Impl::ApplyDecision(const ResultDecision& decision, MonotonicTi
     Job* job = jobs.Find(decision.id.job);
     job->queue->RetryAt(decision.id.index, due);
     RequestAttempts& attempts = job->attempts[decision.id.index];
+    attempts.moves = decision.attempts.moves();
     attempts.charged = decision.attempts.charged();
     attempts.broke = decision.attempts.broke();
     job->queue->SetCaution(decision.id.index, job->CautionOf(attempts));
@@ -356,11 +371,13 @@ void Dispatcher::Impl::ApplyOpening(const JobCommand& command, MonotonicTime now
     job->model_set =
         model_sets.Intern({draft.record.models().begin(), draft.record.models().end()});
     job->queue = std::make_unique<PendingQueue>(total);
+    SetRoute(job.get());
     for (const uint64_t index : command.invalid) job->queue->FinishUnused(index);
     jobs.Add(std::move(job));
   } else if (command.kind == JobCommand::Kind::kReopen) {
     Job* job = jobs.Find(command.job);
     job->queue = std::make_unique<PendingQueue>(total, command.finished_bitmaps, 0, now);
+    SetRoute(job);
     job->attempts.clear();
     job->rate = RateMeter();
   }

@@ -10,18 +10,18 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
-#include "coordinator/core/fair_share.h"
 #include "coordinator/core/ids.h"
 #include "coordinator/core/pending_queue.h"
 #include "coordinator/core/poison.h"
 #include "coordinator/core/rate_meter.h"
-#include "coordinator/core/speculation.h"
+#include "coordinator/core/route.h"
 #include "nightshift/v1/record.pb.h"
 
 namespace nightshift {
@@ -30,11 +30,18 @@ namespace nightshift {
 struct RequestAttempts {
   int32_t charged = 0;
   int32_t lost_workers = 0;
+  int32_t moves = 0;  // steps along the job's route
   // The last of them, while it may still turn out to be alive; 0: none, or of an earlier run of the
   // coordinator.
   WorkerNumber lost_with = 0;
   // The last charged attempt ended with its connection.
   bool broke = false;
+};
+
+// Whether anybody serves a lane of a job's route.
+struct LaneState {
+  std::optional<MonotonicTime> seen;  // somebody did, or it was first looked at
+  bool down = false;                  // nobody does: the next lane's backends take its requests
 };
 
 struct Job {
@@ -45,6 +52,8 @@ struct Job {
   // Only requests with a row in the family `attempts`.
   absl::flat_hash_map<uint64_t, RequestAttempts> attempts;
   int model_set = 0;
+  std::unique_ptr<Router> router;  // null: any backend
+  std::vector<LaneState> lanes;    // by lane, from 1; as last looked at
   RateMeter rate;
   // Answers since this coordinator started or the job's run began: what the error policy looks at.
   int64_t sampled_succeeded = 0;
@@ -52,21 +61,11 @@ struct Job {
   // The deadline on this process's clock, and the record's deadline that it was reckoned from.
   MonotonicTime due = MonotonicTime::Infinite();
   int64_t due_for_deadline_at_ms = 0;
-  // What it has had of the backends, and whether it has been given a start beside the others since
-  // it had nothing to give.
-  JobWork work;
-  bool joined = false;
-  DurationSpread durations;
-  int64_t copies_made = 0;  // in this run of the coordinator
-  // Of what its backends hold, kept for it because of its deadline; and how late it will be.
-  double reserved_share = 0;
-  double late_seconds = 0;
   uint64_t version = 0;
   // A commit that stops the job is being written: nothing new goes out.
   bool closing = false;
 
   bool ended() const { return queue == nullptr; }
-  double weight() const { return record.options().weight() > 0 ? record.options().weight() : 1; }
   // How a request with these attempts goes out.
   Caution CautionOf(const RequestAttempts& attempts) const;
   // Without an outcome, and without one that is being written.

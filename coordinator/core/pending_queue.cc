@@ -82,6 +82,7 @@ void PendingQueue::Move(uint64_t index, RequestState from, RequestState to) {
       break;
     case RequestState::kReturned:
       Returned(index).erase(index);
+      if (!lane_.empty()) lane_.erase(index);
       break;
     case RequestState::kRetrying: {
       const auto due = retry_due_.find(index);
@@ -153,6 +154,32 @@ void PendingQueue::Take(int64_t count, std::vector<uint64_t>* out, Caution cauti
   TakeFrom(&fresh_, &count, out);
 }
 
+absl::btree_set<uint64_t>& PendingQueue::Returned(uint64_t index) {
+  if (!lane_.empty()) {
+    if (const auto it = lane_.find(index); it != lane_.end()) return lanes_[it->second];
+  }
+  return returned_[static_cast<size_t>(CautionOf(index))];
+}
+
+void PendingQueue::Defer(uint64_t index, Lane lane) {
+  NIGHTSHIFT_CHECK(
+      StateOf(index) == RequestState::kLeased && CautionOf(index) == Caution::kOrdinary,
+      absl::StrCat("request ", index, " cannot wait in a lane"));
+  if (lanes_.size() <= lane) lanes_.resize(size_t{lane} + 1);
+  lane_[index] = lane;
+  Move(index, RequestState::kLeased, RequestState::kReturned);
+}
+
+void PendingQueue::TakeLane(Lane lane, int64_t count, std::vector<uint64_t>* out) {
+  if (lane >= lanes_.size()) return;
+  const absl::btree_set<uint64_t>& waiting = lanes_[lane];
+  for (; count > 0 && !waiting.empty(); --count) {
+    const uint64_t index = *waiting.begin();
+    Move(index, RequestState::kReturned, RequestState::kLeased);
+    out->push_back(index);
+  }
+}
+
 bool PendingQueue::Claim(uint64_t index) {
   const RequestState state = StateOf(index);
   if (!CanMoveRequest(state, RequestState::kLeased)) return false;
@@ -194,7 +221,10 @@ Caution PendingQueue::CautionOf(uint64_t index) const {
 void PendingQueue::SetCaution(uint64_t index, Caution caution) {
   const RequestState state = StateOf(index);
   if (state == RequestState::kFinished) return;
-  if (state == RequestState::kReturned) Returned(index).erase(index);
+  if (state == RequestState::kReturned) {
+    Returned(index).erase(index);
+    if (!lane_.empty()) lane_.erase(index);
+  }
   if (caution == Caution::kOrdinary) {
     caution_.erase(index);
   } else {
@@ -232,6 +262,7 @@ MonotonicTime PendingQueue::NextDue() const {
 uint64_t PendingQueue::available() const {
   uint64_t count = 0;
   for (int i = 0; i < kCautions; ++i) count += available(static_cast<Caution>(i));
+  count += lane_.size();
   return count;
 }
 
@@ -258,8 +289,14 @@ void PendingQueue::CheckConsistent() const {
     const RequestState state = StateOf(i);
     ++seen[static_cast<size_t>(state)];
     if (special_.count(i) == 0 && holes_.Covers(i) && state != RequestState::kFinished) ++holes;
+    const auto lane = lane_.find(i);
+    if (lane != lane_.end()) {
+      NIGHTSHIFT_CHECK(state == RequestState::kReturned && lanes_[lane->second].count(i) == 1,
+                       "the lanes disagree");
+    }
     for (int c = 0; c < kCautions; ++c) {
-      const bool here = state == RequestState::kReturned && CautionOf(i) == static_cast<Caution>(c);
+      const bool here = state == RequestState::kReturned && lane == lane_.end() &&
+                        CautionOf(i) == static_cast<Caution>(c);
       NIGHTSHIFT_CHECK(here == (returned_[static_cast<size_t>(c)].count(i) == 1),
                        "the lists of returned requests disagree");
     }
@@ -268,6 +305,9 @@ void PendingQueue::CheckConsistent() const {
     NIGHTSHIFT_CHECK((state == RequestState::kRetrying) == (retry_due_.count(i) == 1),
                      "the retry timers disagree");
   }
+  size_t in_lanes = 0;
+  for (const auto& waiting : lanes_) in_lanes += waiting.size();
+  NIGHTSHIFT_CHECK(in_lanes == lane_.size(), "the lanes hold more than is known of");
   const auto count = [&seen](RequestState state) { return seen[static_cast<size_t>(state)]; };
   NIGHTSHIFT_CHECK(count(RequestState::kFinished) == finished_count_, "finished");
   NIGHTSHIFT_CHECK(count(RequestState::kLeased) == leased_, "leased");

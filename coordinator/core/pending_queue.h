@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "coordinator/core/poison.h"
 #include "coordinator/core/request_state.h"
+#include "coordinator/core/route.h"
 
 namespace nightshift {
 
@@ -47,6 +48,11 @@ class PendingQueue {
   bool Claim(uint64_t index);
   // From a lease back to the front.
   void Return(uint64_t index);
+  // From a lease into a lane (route.h), where it waits for who asks for that lane by number. It
+  // must be an ordinary request. Whatever becomes of it afterwards, it is in no lane then.
+  void Defer(uint64_t index, Lane lane);
+  // Like Take, from one lane.
+  void TakeLane(Lane lane, int64_t count, std::vector<uint64_t>* out);
   // `from` is StateOf(index): any state but committing and finished.
   void BeginCommit(uint64_t index, RequestState from);
   // After BeginCommit.
@@ -71,6 +77,9 @@ class PendingQueue {
   // May go out now (as of the last Advance), in all and with the one caution.
   uint64_t available() const;
   uint64_t available(Caution caution) const;
+  // In a lane; these are among `available()`, and in no `available(caution)`.
+  uint64_t waiting(Lane lane) const { return lane < lanes_.size() ? lanes_[lane].size() : 0; }
+  uint64_t in_lanes() const { return lane_.size(); }
   // Waiting to be claimed.
   uint64_t unclaimed() const { return holes_open_ ? 0 : holes_.left; }
   // Indexes from here on have not been leased.
@@ -99,9 +108,8 @@ class PendingQueue {
   uint64_t CountUnfinished(uint64_t begin, uint64_t end) const;
   void TakeFrom(Sweep* sweep, int64_t* count, std::vector<uint64_t>* out);
   void Move(uint64_t index, RequestState from, RequestState to);
-  absl::btree_set<uint64_t>& Returned(uint64_t index) {
-    return returned_[static_cast<size_t>(CautionOf(index))];
-  }
+  // Where a returned request is.
+  absl::btree_set<uint64_t>& Returned(uint64_t index);
 
   const uint64_t total_;
   std::vector<std::string> bitmaps_;
@@ -120,6 +128,9 @@ class PendingQueue {
   // Exactly the requests that are returned, retrying, leased or committing.
   absl::flat_hash_map<uint64_t, RequestState> special_;
   std::array<absl::btree_set<uint64_t>, kCautions> returned_;  // by caution
+  // Returned requests that are in a lane instead: the lanes, and of each request which.
+  std::vector<absl::btree_set<uint64_t>> lanes_;
+  absl::flat_hash_map<uint64_t, Lane> lane_;
   absl::flat_hash_map<uint64_t, int64_t> retry_due_;
   absl::btree_set<std::pair<int64_t, uint64_t>> timers_;  // (due, index) of retry_due_
   // Of unfinished requests, those that are not ordinary.

@@ -116,6 +116,12 @@ std::string WaitingFor(const Job& job, const WorkerRegistry& registry, const Mod
   if (!one_works) return Held(*held_up);
 
   const PendingQueue& queue = *job.queue;
+  if (queue.in_lanes() > 0 && queue.in_lanes() == queue.available() &&
+      queue.leased() + queue.committing() == 0) {
+    return absl::StrCat(WithCommas(static_cast<int64_t>(queue.in_lanes())),
+                        " requests wait for a backend of the job's route; none of those named "
+                        "takes any now");
+  }
   const uint64_t accused = queue.available(Caution::kAccused);
   if (queue.leased() + queue.committing() + queue.available() > accused) return "";
   if (accused > 0) {
