@@ -1,15 +1,14 @@
 #include "worker/probe_loop.h"
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/string_view.h"
 #include "base/log.h"
 #include "base/thread_name.h"
 #include "worker/backends/http_url.h"
+#include "worker/backends/key_file.h"
+#include "worker/gpu_figures.h"
 
 namespace nightshift {
 namespace {
@@ -17,6 +16,8 @@ namespace {
 constexpr absl::Duration kProbeTimeout = absl::Seconds(3);
 constexpr absl::Duration kAgainUntilReady = absl::Seconds(2);
 constexpr absl::Duration kAgainOnceReady = absl::Seconds(30);
+constexpr absl::Duration kLoadAgain = absl::Seconds(5);
+constexpr absl::Duration kLookInterval = absl::Seconds(1);
 // Of a list of models in a log line, in bytes.
 constexpr size_t kModelsShownMax = 300;
 // Silences in a row after which a backend that was ready is called broken.
@@ -36,20 +37,6 @@ void LogFound(const v1::BackendInfo& info, bool native) {
                                   : absl::StrJoin(info.models(), ", ").substr(0, kModelsShownMax));
 }
 
-// An address of this machine means another server on each machine.
-std::string ServerOf(const BackendSpec& spec) {
-  for (const absl::string_view service : {"cerebras", "azure", "anthropic"}) {
-    if (spec.kind == service) return "";
-  }
-  const absl::StatusOr<HttpUrl> url = ParseHttpUrl(spec.base_url);
-  if (!url.ok()) return "";
-  const std::string server = absl::StrCat(url->host, ":", url->port);
-  if (!url->loopback) return server;
-  char machine[256] = "";
-  gethostname(machine, sizeof(machine) - 1);
-  return absl::StrCat(machine, "/", server);
-}
-
 }  // namespace
 
 v1::BackendInfo InfoOf(const BackendSpec& spec) {
@@ -57,7 +44,6 @@ v1::BackendInfo InfoOf(const BackendSpec& spec) {
   info.set_name(spec.name);
   info.set_kind(spec.kind);
   info.set_url(spec.base_url);
-  info.set_server(ServerOf(spec));
   info.set_state("starting");
   info.set_detail("not asked yet");
   return info;
@@ -96,8 +82,8 @@ absl::Duration ProbeJudge::NextIn() const {
   return info_.state() == "ready" && silent_ == 0 ? kAgainOnceReady : kAgainUntilReady;
 }
 
-ProbeLoop::ProbeLoop(BackendSpec spec, OnInfo on_info)
-    : spec_(std::move(spec)), on_info_(std::move(on_info)), thread_([this] { Run(); }) {}
+ProbeLoop::ProbeLoop(BackendSpec spec, Events events)
+    : spec_(std::move(spec)), events_(std::move(events)), thread_([this] { Run(); }) {}
 
 ProbeLoop::~ProbeLoop() {
   Stop();
@@ -110,6 +96,18 @@ void ProbeLoop::Stop() {
   changed_.SignalAll();
 }
 
+bool ProbeLoop::LookAtKey() {
+  if (spec_.api_key_file.empty()) return false;
+  // Perhaps it is just being written: what is no key yet is looked at again.
+  absl::StatusOr<std::string> key = ReadKeyFile(spec_.api_key_file);
+  if (!key.ok() || *key == spec_.api_key) return false;
+  spec_.api_key = *std::move(key);
+  LogInfo("backend ", spec_.name, ": ", spec_.api_key_file,
+          " holds another key, which is used now");
+  events_.on_key(spec_.api_key);
+  return true;
+}
+
 void ProbeLoop::Run() {
   NameThisThread("ns-probe");
   ProbeJudge judge(spec_);
@@ -118,20 +116,44 @@ void ProbeLoop::Run() {
     const BackendProbe probe = ProbeBackend(spec_, kProbeTimeout);
     const v1::BackendInfo& info = judge.Take(probe);
     const MonotonicTime again_at = Clock::Real().Now() + judge.NextIn();
-    MutexLock lock(&mutex_);
-    if (stopping_) return;
+    if (Stopping()) return;
     if (!Same(info, told)) {
       if (info.state() == "ready" && told.state() != "ready") LogFound(info, probe.native);
-      on_info_(info, probe.native);
+      events_.on_info(info, probe.native);
       told = info;
     }
+    MonotonicTime load_at = Clock::Real().Now();
     for (;;) {
       const MonotonicTime now = Clock::Real().Now();
-      if (stopping_ || now >= again_at) break;
-      changed_.WaitFor(&mutex_, again_at - now);
+      if (now >= again_at || LookAtKey()) break;
+      if (info.state() == "ready" && now >= load_at) {
+        TellLoad(info);
+        load_at = Clock::Real().Now() + kLoadAgain;
+      }
+      if (!Rest(std::min(again_at, Clock::Real().Now() + kLookInterval))) return;
     }
-    if (stopping_) return;
   }
+}
+
+void ProbeLoop::TellLoad(const v1::BackendInfo& info) {
+  v1::ServerLoad load = ProbeLoad(spec_, info.kind(), kProbeTimeout);
+  const absl::StatusOr<HttpUrl> url = ParseHttpUrl(spec_.base_url);
+  if (url.ok() && url->loopback) AddGpuFigures(&load);
+  if (load.ByteSizeLong() > 0) events_.on_load(std::move(load));
+}
+
+bool ProbeLoop::Stopping() {
+  MutexLock lock(&mutex_);
+  return stopping_;
+}
+
+bool ProbeLoop::Rest(MonotonicTime until) {
+  MutexLock lock(&mutex_);
+  for (MonotonicTime now = Clock::Real().Now(); !stopping_ && now < until;
+       now = Clock::Real().Now()) {
+    changed_.WaitFor(&mutex_, until - now);
+  }
+  return !stopping_;
 }
 
 }  // namespace nightshift

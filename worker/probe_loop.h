@@ -1,6 +1,7 @@
 // Asks one backend, on a thread of its own, who it is and whether it is ready: at once, then every
-// two seconds until it is, then twice a minute. A backend that loads its model or cannot be reached
-// takes no leases, and begins by itself when it is there.
+// two seconds until it is, then twice a minute; of a ready one's server every five seconds what
+// load it has. Looks every second whether the file with the key holds another. A backend that loads
+// its model or cannot be reached takes no leases, and begins by itself when it is there.
 #ifndef NIGHTSHIFT_WORKER_PROBE_LOOP_H_
 #define NIGHTSHIFT_WORKER_PROBE_LOOP_H_
 
@@ -8,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "nightshift/v1/worker.pb.h"
 #include "worker/backends/backend_spec.h"
@@ -36,10 +38,16 @@ class ProbeJudge {
 
 class ProbeLoop {
  public:
-  // `on_info` is called on the thread, after each probe that brought something new. `native` says
-  // of a backend given without a kind that it has only a protocol of its own.
-  using OnInfo = std::function<void(v1::BackendInfo, bool native)>;
-  ProbeLoop(BackendSpec spec, OnInfo on_info);
+  // Called on the thread, when there is something new.
+  struct Events {
+    // `native` says of a backend given without a kind that it has only a protocol of its own.
+    std::function<void(v1::BackendInfo, bool native)> on_info;
+    // The file of the key holds another one.
+    std::function<void(const std::string&)> on_key;
+    // Of a ready backend, when it tells something.
+    std::function<void(v1::ServerLoad)> on_load;
+  };
+  ProbeLoop(BackendSpec spec, Events events);
   ~ProbeLoop();  // waits for a probe that is under way
 
   // No further probes; does not wait.
@@ -48,8 +56,15 @@ class ProbeLoop {
  private:
   void Run();
 
-  const BackendSpec spec_;
-  const OnInfo on_info_;
+  // Whether there was a new key.
+  bool LookAtKey();
+  void TellLoad(const v1::BackendInfo& info);
+  bool Stopping();
+  // False when told to stop.
+  bool Rest(MonotonicTime until);
+
+  BackendSpec spec_;  // the thread's
+  const Events events_;
   Mutex mutex_;
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -108,7 +108,8 @@ Config (--config FILE, YAML): every option is a key, and `backends:` names
 backends with kind, url, api_key_env or api_key_file, connect_timeout,
 request_timeout, price_prompt_per_million, price_completion_per_million,
 rate_limit (tokens/minute=1000000, requests/minute=1000), and model_aliases:
-under it what requests call a model, and what this backend calls it.
+under it what requests call a model, and what this backend calls it. A key file
+is read again when it changes.
 
 Results file: JSON Lines in input order, the requests that succeeded:
   {"id":"batch_req_...","custom_id":"a","response":{"status_code":200,

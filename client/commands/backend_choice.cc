@@ -1,14 +1,13 @@
 #include "client/commands/backend_choice.h"
 
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
+#include <cstring>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/sim/sim_server.h"
+#include "worker/backends/key_file.h"
 
 namespace nightshift {
 namespace {
@@ -21,16 +20,13 @@ const char* PlaceholderEnvironment(const char*) { return "replaced"; }
 absl::StatusOr<std::string> ConfiguredKey(const ConfiguredBackend& backend) {
   std::string looked_in;
   if (!backend.api_key_file.empty()) {
-    std::ifstream in(backend.api_key_file);
-    std::stringstream text;
-    if (in) text << in.rdbuf();
-    std::string key(absl::StripAsciiWhitespace(text.str()));
-    if (in && !key.empty()) return key;
-    looked_in = absl::StrCat(backend.api_key_file, in ? " (empty)" : " (cannot be read)");
+    absl::StatusOr<std::string> key = ReadKeyFile(backend.api_key_file);
+    if (key.ok() || absl::IsInvalidArgument(key.status())) return key;
+    looked_in = std::string(key.status().message());
   }
   if (!backend.api_key_env.empty()) {
     const char* const text = std::getenv(backend.api_key_env.c_str());
-    std::string key(absl::StripAsciiWhitespace(text == nullptr ? "" : text));
+    ASSIGN_OR_RETURN(std::string key, CheckedKey(text == nullptr ? "" : text, backend.api_key_env));
     if (!key.empty()) return key;
     absl::StrAppend(&looked_in, looked_in.empty() ? "" : ", ", backend.api_key_env,
                     text == nullptr ? " (not set)" : " (empty)");
@@ -54,6 +50,7 @@ absl::StatusOr<BackendSpec> FromConfiguration(const ConfiguredBackend& backend) 
   spec->name = backend.name;
   if (has_key) {
     ASSIGN_OR_RETURN(spec->api_key, ConfiguredKey(backend));
+    spec->api_key_file = backend.api_key_file;
   }
   if (backend.price_prompt_per_million >= 0)
     spec->price_prompt_per_million = backend.price_prompt_per_million;
@@ -65,6 +62,20 @@ absl::StatusOr<BackendSpec> FromConfiguration(const ConfiguredBackend& backend) 
   if (backend.request_timeout.has_value()) spec->request_timeout = *backend.request_timeout;
   spec->model_aliases = backend.model_aliases;
   return spec;
+}
+
+// Whoever may look at this process may read its environment: once the keys have been read, they are
+// overwritten there. Programs that it starts do not get them either.
+void HideKeys(const std::vector<ConfiguredBackend>& configured) {
+  std::vector<std::string> names = {"CEREBRAS_API_KEY", "NIGHTSHIFT_API_KEY", "OPENAI_API_KEY",
+                                    "AZURE_OPENAI_API_KEY", "ANTHROPIC_API_KEY"};
+  for (const ConfiguredBackend& backend : configured) names.push_back(backend.api_key_env);
+  for (const std::string& name : names) {
+    char* const text = name.empty() ? nullptr : std::getenv(name.c_str());
+    if (text == nullptr) continue;
+    std::memset(text, '*', std::strlen(text));
+    unsetenv(name.c_str());
+  }
 }
 
 // Statuses of the parser carry their hint as a last line.
@@ -141,6 +152,7 @@ bool ChooseBackends(const Settings& settings, std::vector<BackendSpec>* backends
     if (spec->rate_limits.empty()) spec->rate_limits = given.rate_limits;
     backends->push_back(*std::move(spec));
   }
+  HideKeys(settings.backends());
   return true;
 }
 

@@ -11,6 +11,21 @@ using Json = nlohmann::ordered_json;
 Json Seconds(int64_t ms) { return ms == 0 ? Json() : Json(ms / 1000); }
 Json TextOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
+// Null for what the server does not tell.
+Json LoadJson(const v1::ServerLoad& load) {
+  const auto figure = [](bool told, double value) { return told ? Json(value) : Json(); };
+  Json out;
+  out["running"] = figure(load.has_running(), load.running());
+  out["waiting"] = figure(load.has_waiting(), load.waiting());
+  out["slots"] = figure(load.has_slots(), load.slots());
+  out["cache_used"] = figure(load.has_cache_used(), load.cache_used());
+  out["cache_hits"] = figure(load.has_cache_hits(), load.cache_hits());
+  out["tokens_per_second"] = figure(load.has_tokens_per_second(), load.tokens_per_second());
+  out["gpu_used"] = figure(load.has_gpu_used(), load.gpu_used());
+  out["gpu_memory_used"] = figure(load.has_gpu_memory_used(), load.gpu_memory_used());
+  out["power_watts"] = figure(load.has_power_watts(), load.power_watts());
+  return out;
+}
 
 Json CountsJson(const v1::Counts& counts) {
   Json out;
@@ -90,6 +105,7 @@ Json WorkerJson(const v1::WorkerStatus& worker) {
     one["latency_seconds"] = backend.latency_seconds();
     one["waiting_for"] = TextOrNull(backend.waiting_for());
     one["explain"] = TextOrNull(backend.explain());
+    one["load"] = backend.has_load() ? LoadJson(backend.load()) : Json();
     out["backends"].push_back(std::move(one));
   }
   return out;

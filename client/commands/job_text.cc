@@ -175,6 +175,31 @@ std::string JobTable(const std::vector<v1::JobStatus>& jobs, absl::Time now) {
   return table.Render(0, LocaleIsUtf8());
 }
 
+std::string ServerLoadText(const v1::ServerLoad& load) {
+  std::vector<std::string> parts;
+  const auto percent = [](double share) { return absl::StrFormat("%.0f%%", 100 * share); };
+  if (load.has_running()) {
+    parts.push_back(absl::StrCat(
+        WithCommas(std::llround(load.running())),
+        load.has_slots() ? absl::StrCat(" of ", WithCommas(std::llround(load.slots())), " slots")
+                         : "",
+        " running"));
+  }
+  if (load.has_waiting())
+    parts.push_back(absl::StrCat(WithCommas(std::llround(load.waiting())), " waiting"));
+  if (load.has_cache_used())
+    parts.push_back(absl::StrCat("cache ", percent(load.cache_used()), " full"));
+  if (load.has_cache_hits())
+    parts.push_back(absl::StrCat(percent(load.cache_hits()), " of prompts cached"));
+  if (load.has_tokens_per_second())
+    parts.push_back(absl::StrCat(ShortCount(load.tokens_per_second()), " tok/s"));
+  if (load.has_gpu_used()) parts.push_back(absl::StrCat("GPU ", percent(load.gpu_used())));
+  if (load.has_gpu_memory_used())
+    parts.push_back(absl::StrCat("GPU memory ", percent(load.gpu_memory_used())));
+  if (load.has_power_watts()) parts.push_back(absl::StrFormat("%.0f W", load.power_watts()));
+  return absl::StrJoin(parts, ", ");
+}
+
 std::string WorkerTable(const std::vector<v1::WorkerStatus>& workers) {
   if (workers.empty())
     return "No worker is connected. Start one: nightshift worker --backend URL\n";
@@ -195,6 +220,8 @@ std::string WorkerTable(const std::vector<v1::WorkerStatus>& workers) {
       const std::string& why =
           backend.waiting_for().empty() ? backend.detail() : backend.waiting_for();
       absl::StrAppend(&out, why.empty() ? "" : absl::StrCat("  ", why), "\n");
+      if (const std::string load = ServerLoadText(backend.load()); !load.empty())
+        absl::StrAppend(&out, "    server ", load, "\n");
       if (!backend.explain().empty()) absl::StrAppend(&out, "    limit ", backend.explain(), "\n");
     }
   }

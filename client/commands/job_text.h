@@ -31,6 +31,8 @@ std::string Dump(const nlohmann::ordered_json& document);
 // What a person reads. `now` is the wall clock.
 std::string JobText(const v1::JobStatus& job, absl::Time now);
 std::string JobTable(const std::vector<v1::JobStatus>& jobs, absl::Time now);
+// What a server tells of its load; empty when nothing.
+std::string ServerLoadText(const v1::ServerLoad& load);
 std::string WorkerTable(const std::vector<v1::WorkerStatus>& workers);
 std::string AuditText(const v1::AuditReply& audit);
 std::string RepairText(const std::vector<v1::JobRepair>& repairs);

@@ -123,6 +123,7 @@ std::vector<v1::WorkerStatus> Dispatcher::Impl::ListWorkers(MonotonicTime now) c
         to->set_waiting_for("nothing more of this work: faster backends end it sooner");
       }
       to->set_explain(backend.explain);
+      if (backend.load_told) *to->mutable_load() = backend.load;
     }
   }
   return list;

@@ -12,6 +12,7 @@
 #include "base/endpoint.h"
 #include "base/status_macros.h"
 #include "worker/backends/http_url.h"
+#include "worker/backends/key_file.h"
 #include "worker/backends/kinds/kind.h"
 
 namespace nightshift {
@@ -96,15 +97,7 @@ void StripDeployment(std::string& path) {
 absl::StatusOr<std::string> KeyFrom(const char* variable, GetEnv getenv) {
   const char* const value = getenv(variable);
   if (value == nullptr) return std::string();
-  const std::string key(absl::StripAsciiWhitespace(value));
-  for (const char c : key) {
-    // A line end in a header would be another header.
-    if (static_cast<unsigned char>(c) <= ' ' || static_cast<unsigned char>(c) >= 0x7f) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          variable, " holds a blank or a control character inside the key; set it again"));
-    }
-  }
-  return key;
+  return CheckedKey(value, variable);
 }
 
 // Fills in spec.api_key from the first of the variables that may serve this backend.

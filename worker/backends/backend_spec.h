@@ -27,6 +27,7 @@ struct BackendSpec {
   std::string base_url;  // ends before the endpoint's own path: "http://127.0.0.1:8000" + "/v1/…"
   std::string query;     // behind every path, with its "?"; only where a kind has one
   std::string api_key;   // a secret: never logged, never sent to the coordinator
+  std::string api_key_file;  // where it came from, and where a new one is looked for; may be empty
   absl::Duration connect_timeout = absl::Seconds(5);
   absl::Duration request_timeout = absl::Minutes(10);  // whole call
   double price_prompt_per_million = -1;                // USD; negative = not known

@@ -43,6 +43,7 @@ CallSlot::CallSlot(int number, int shard, const BackendTarget& target, CallConte
   NIGHTSHIFT_CHECK(easy_ != nullptr, "out of memory");
   CURL* const easy = easy_.get();
   target.Prepare(easy);
+  headers_sent_ = target.headers();
   SetOption(easy, CURLOPT_POST, 1L);
   SetOption(easy, CURLOPT_PRIVATE, this);
   SetOption(easy, CURLOPT_ERRORBUFFER, curl_message_);
@@ -133,6 +134,10 @@ bool CallSlot::Begin(CallRequest request, absl::Time wall_now, bool fresh_connec
   CURL* const easy = easy_.get();
   SetOption(easy, CURLOPT_POSTFIELDS, request_.body.data());
   SetOption(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request_.body.size()));
+  if (headers_sent_ != target_.headers()) {
+    headers_sent_ = target_.headers();
+    SetOption(easy, CURLOPT_HTTPHEADER, headers_sent_.get());
+  }
   if (fresh_connection_ != fresh_connection) {
     SetOption(easy, CURLOPT_FRESH_CONNECT, fresh_connection ? 1L : 0L);
     fresh_connection_ = fresh_connection;

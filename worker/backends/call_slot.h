@@ -115,6 +115,7 @@ class CallSlot {
   const int shard_;
   const BackendTarget& target_;
   CallContext& context_;
+  BackendTarget::Headers headers_sent_;  // what the handle is set to; outlives it
   CurlEasyPtr easy_;
   char curl_message_[CURL_ERROR_SIZE];
   // What the handle's URL is set for: an endpoint, or else a path of its own.

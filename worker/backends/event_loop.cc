@@ -244,6 +244,10 @@ void CurlEventLoop::SetDetected(int backend, const std::string& kind, bool nativ
   if (found != nullptr) backends_[backend].target->SetDetected(*found, native);
 }
 
+void CurlEventLoop::SetKey(int backend, const std::string& key) {
+  backends_[backend].target->SetKey(key);
+}
+
 void CurlEventLoop::Abort(CallId id) {
   const auto found = calls_.find(id);
   if (found == calls_.end()) return;

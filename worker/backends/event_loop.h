@@ -36,6 +36,7 @@ class CurlEventLoop final : public EventLoop {
   void Start(CallRequest request) override;
   void Abort(CallId id) override;
   void SetDetected(int backend, const std::string& kind, bool native) override;
+  void SetKey(int backend, const std::string& key) override;
 
  private:
   // libcurl searches all connections of a multi handle for an idle one, in a list: with thousands

@@ -38,6 +38,9 @@ class EventLoop : public CallPort {
   // others.
   virtual void SetDetected(int backend, const std::string& kind, bool native) = 0;
 
+  // On the loop's thread: the key of a backend from now on. Calls under way keep theirs.
+  virtual void SetKey(int backend, const std::string& key) = 0;
+
   // Runs until Stop(). Only one thread.
   virtual void Run() = 0;
   // Thread-safe: `task` runs soon, on the loop's thread. Tasks run in order.
@@ -62,6 +65,10 @@ struct BackendProbe {
 // of server without that list is asked in its own words. Blocks for at most `timeout`. Never fails:
 // what went wrong is in the result.
 BackendProbe ProbeBackend(const BackendSpec& spec, absl::Duration timeout);
+
+// Asks the server for its load, in the words of `kind` (of one without a kind, what it was found to
+// be). Blocks for at most `timeout`. Nothing is set where it tells nothing.
+v1::ServerLoad ProbeLoad(const BackendSpec& spec, const std::string& kind, absl::Duration timeout);
 
 }  // namespace nightshift
 

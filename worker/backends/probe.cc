@@ -12,6 +12,7 @@
 #include "worker/backends/curl_handles.h"
 #include "worker/backends/http_backends.h"
 #include "worker/backends/response_headers.h"
+#include "worker/backends/server_load.h"
 #include "worker/backends/server_signs.h"
 #include "worker/backends/transfer_end.h"
 
@@ -259,6 +260,25 @@ BackendProbe ProbeBackend(const BackendSpec& spec, absl::Duration timeout) {
   }
   AddAliases(spec, probe);
   return probe;
+}
+
+v1::ServerLoad ProbeLoad(const BackendSpec& spec, const std::string& kind_name,
+                         absl::Duration timeout) {
+  v1::ServerLoad load;
+  const BackendKind* const kind = FindKind(kind_name);
+  if (kind == nullptr || kind->load_path == nullptr) return load;
+  const absl::StatusOr<std::unique_ptr<BackendTarget>> target = BackendTarget::Create(spec);
+  if (!target.ok()) return load;
+  Prober prober(**target, timeout);
+  for (const char* path : {kind->load_path, kind->load_path_more}) {
+    if (path == nullptr) continue;
+    const ProbeAnswer answer = prober.Get(path);
+    if (!answer.Complete()) return load;
+    if (!answer.Ok()) continue;
+    ReadJsonLoad(answer.body, &load);
+    ReadPrometheusLoad(answer.body, &load);
+  }
+  return load;
 }
 
 }  // namespace nightshift

@@ -204,6 +204,18 @@ void Runner::OnBackendInfo(int index, v1::BackendInfo info, MonotonicTime now) {
   impl_->Settle(index, now);
 }
 
+void Runner::OnNewKey(int index, MonotonicTime now) {
+  impl_->LookAtTime(now);
+  Breaker& breaker = impl_->backends[index].breaker;
+  if (breaker.cause() != Breaker::Cause::kRefusedKey || !breaker.OnToldReady()) return;
+  impl_->OnBreakerChanged(index, now);
+  impl_->Settle(index, now);
+}
+
+void Runner::OnServerLoad(int index, v1::ServerLoad load) {
+  impl_->backends[index].load = std::move(load);
+}
+
 MonotonicTime Runner::OnTimer(MonotonicTime now) {
   Impl& impl = *impl_;
   impl.LookAtTime(now);

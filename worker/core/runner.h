@@ -83,6 +83,11 @@ class Runner {
   // What is known of a backend has changed (its readiness, its models).
   void OnBackendInfo(int backend, v1::BackendInfo info, MonotonicTime now);
 
+  // It has another key: one that was refused says nothing about this one.
+  void OnNewKey(int backend, MonotonicTime now);
+  // What the server tells of its load; goes into the reports.
+  void OnServerLoad(int backend, v1::ServerLoad load);
+
   // --- time ------------------------------------------------------------------------------------
   // Does what is due and returns when to be called again.
   MonotonicTime OnTimer(MonotonicTime now);

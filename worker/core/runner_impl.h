@@ -75,6 +75,7 @@ struct Runner::Impl {
     RateMeter finished;
     RateMeter tokens;
     RecentMean latency;  // seconds
+    std::optional<v1::ServerLoad> load;
   };
 
   struct Call {

@@ -187,6 +187,7 @@ void Runner::Impl::ReportNow(MonotonicTime now) {
       LogDebug("backend ", backend.told.name(), ": limit ", limit);
       backend.logged = limit;
     }
+    if (backend.load.has_value()) *entry.mutable_load() = *backend.load;
   }
   AddCallsUnderWay(&report, now);
   link_port.Send(std::move(message));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -76,6 +77,24 @@ TEST(EventLoopTest, KeyIsSentToItsOwnBackendOnly) {
   EXPECT_THAT(without.requests()[0].head, Not(HasSubstr("Authorization")));
 }
 
+TEST(EventLoopTest, ANewKeyGoesWithTheNextCall) {
+  ScriptedServer server([](const Request&) { return Whole(); });
+  BackendSpec keyed = LoopFixture::Spec(server.url());
+  keyed.api_key = "k-1";
+  LoopFixture fixture({keyed});
+  fixture.Call(LoopFixture::Chat());
+  fixture.OnLoop([&] { fixture.loop().SetKey(0, "k-2"); });
+  fixture.Call(LoopFixture::Chat());
+  fixture.Call(LoopFixture::Chat());
+  const std::vector<Request> seen = server.requests();
+  ASSERT_EQ(seen.size(), 3u);
+  EXPECT_THAT(seen[0].head, HasSubstr("\r\nAuthorization: Bearer k-1\r\n"));
+  for (const int number : {1, 2}) {
+    EXPECT_THAT(seen[number].head, HasSubstr("\r\nAuthorization: Bearer k-2\r\n"));
+    EXPECT_THAT(seen[number].head, Not(HasSubstr("k-1")));
+  }
+}
+
 TEST(EventLoopTest, EveryEndpointHasItsPath) {
   ScriptedServer server([](const Request&) { return Whole(); });
   LoopFixture fixture({LoopFixture::Spec(server.url() + "/base")});
@@ -122,6 +141,54 @@ TEST(EventLoopTest, AnswerIsReadAndKeptOnOneLine) {
   EXPECT_EQ(outcome.timing.ttft_ms(), -1);
   EXPECT_GE(outcome.timing.latency_ms(), 0);
   EXPECT_GT(outcome.timing.started_unix_ms(), 1600000000000);
+}
+
+// {"choices":[{"index":0,"message":{"role":"assistant","content":"packed"},"finish_reason":"stop"}]}
+constexpr char kPackedAnswer[] =
+    "1f8b08000000000002030dc9310ac4300c44d1bb4ced22b5afb284201c2511d9954cc6c582f1dde3ea3ff81de50a2b"
+    "4a"
+    "e44f87f9ae7fe425e1a7a49c8adcf1c47716421a9b784342096f3a9551a5dcba63241ce6c66b7b54183e0f5b548c75"
+    "bc"
+    "ca8cd2f462000000";
+
+TEST(EventLoopTest, AnAnswerThatAProxyHasPackedIsUnpacked) {
+  const std::string packed = absl::HexStringToBytes(kPackedAnswer);
+  ScriptedServer server([&](const Request&) {
+    return Reply{.bytes = ScriptedServer::Response(200, packed, "Content-Encoding: gzip\r\n")};
+  });
+  LoopFixture fixture({LoopFixture::Spec(server.url())});
+  const CallOutcome outcome = fixture.Call(LoopFixture::Chat());
+  EXPECT_EQ(outcome.transport, Transport::kComplete) << outcome.transport_detail;
+  EXPECT_TRUE(outcome.has_answer);
+  EXPECT_THAT(outcome.body, HasSubstr("\"content\":\"packed\""));
+}
+
+TEST(EventLoopTest, WhatUnpacksToTooMuchIsCutOff) {
+  const std::string packed = absl::HexStringToBytes(kPackedAnswer);
+  ScriptedServer server([&](const Request&) {
+    return Reply{.bytes = ScriptedServer::Response(200, packed, "Content-Encoding: gzip\r\n")};
+  });
+  LoopFixture fixture({LoopFixture::Spec(server.url())}, Clock::Real(), 96);
+  EXPECT_EQ(fixture.Call(LoopFixture::Chat()).transport, Transport::kTooLarge);
+}
+
+TEST(EventLoopTest, WhatSaysThatItIsPackedAndIsNotIsBroken) {
+  ScriptedServer server([](const Request&) {
+    return Reply{.bytes = ScriptedServer::Response(200, "plain", "Content-Encoding: gzip\r\n")};
+  });
+  LoopFixture fixture({LoopFixture::Spec(server.url())});
+  EXPECT_EQ(fixture.Call(LoopFixture::Chat()).transport, Transport::kBadProtocol);
+}
+
+TEST(EventLoopTest, AByteOrderMarkIsNoPartOfAnAnswer) {
+  ScriptedServer server([](const Request&) {
+    return Reply{.bytes = ScriptedServer::Response(
+                     200, "\xEF\xBB\xBF" + ScriptedServer::ChatAnswer("marked"))};
+  });
+  LoopFixture fixture({LoopFixture::Spec(server.url())});
+  const CallOutcome outcome = fixture.Call(LoopFixture::Chat());
+  EXPECT_TRUE(outcome.has_answer);
+  EXPECT_THAT(outcome.body, StartsWith("{"));
 }
 
 TEST(EventLoopTest, RequestIdIsMadeWhereTheBackendGivesNone) {

@@ -32,6 +32,9 @@ struct BackendKind {
   const char* health_path = "/health";
   int not_ready_status = 503;
 
+  // Where it tells its load (server_load.h), in Prometheus' form or JSON; null = nowhere.
+  const char* load_path = nullptr;
+  const char* load_path_more = nullptr;
 
   // Deployments of one resource, each at a path with its name, and `?api-version=` behind.
   bool deployments = false;
