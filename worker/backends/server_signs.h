@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "proto/limits.h"
 
 namespace nightshift {
 
@@ -14,7 +15,7 @@ struct ModelList {
   std::vector<std::string> models;  // at most kModelsMax
   std::string owner;                // `owned_by` of the first
 };
-inline constexpr size_t kModelsMax = 1000;
+inline constexpr size_t kModelsMax = kModelsToldMax;
 
 // The body of GET /v1/models: OpenAI's envelope, or a bare list.
 ModelList ReadModelList(absl::string_view body);
