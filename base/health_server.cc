@@ -97,7 +97,8 @@ HealthServer::HealthServer(std::unique_ptr<Impl> impl, std::string address)
     : impl_(std::move(impl)), address_(std::move(address)) {}
 
 absl::StatusOr<std::unique_ptr<HealthServer>> HealthServer::Start(
-    const std::string& address, std::function<absl::Status()> ready) {
+    const std::string& address, std::function<absl::Status()> ready,
+    std::function<std::string()> metrics) {
   std::string host;
   int port = 0;
   if (absl::Status split = SplitAddress(address, &host, &port); !split.ok()) return split;
@@ -125,6 +126,12 @@ absl::StatusOr<std::unique_ptr<HealthServer>> HealthServer::Start(
                response.set_content(status.ok() ? "ready\n" : absl::StrCat(status.message(), "\n"),
                                     "text/plain");
              });
+  if (metrics) {
+    server.Get("/metrics", [metrics = std::move(metrics)](const httplib::Request&,
+                                                          httplib::Response& response) {
+      response.set_content(metrics(), "text/plain; version=0.0.4; charset=utf-8");
+    });
+  }
 
   if (port == 0) {
     port = server.bind_to_any_port(host);

@@ -18,10 +18,12 @@ namespace nightshift {
 class HealthServer {
  public:
   // `address` is "HOST:PORT", port 0 picks one. `ready` is asked on every /readyz, from any thread
-  // of the server, and must answer at once: OK, or a sentence that says what is missing.
+  // of the server, and must answer at once: OK, or a sentence that says what is missing. `metrics`
+  // likewise, on every /metrics, in Prometheus' text format; unset: there is no such page.
   // When the address cannot be listened on, what WhyCannotListen says.
-  static absl::StatusOr<std::unique_ptr<HealthServer>> Start(const std::string& address,
-                                                             std::function<absl::Status()> ready);
+  static absl::StatusOr<std::unique_ptr<HealthServer>> Start(
+      const std::string& address, std::function<absl::Status()> ready,
+      std::function<std::string()> metrics = {});
   ~HealthServer();
 
   // "HOST:PORT" with the real port.

@@ -21,7 +21,8 @@
 #include "base/thread_name.h"
 #include "worker/backends/http_backends.h"
 #include "worker/core/runner.h"
-#include "worker/core_dump.h"
+#include "worker/http/metered_link.h"
+#include "worker/http/worker_metrics.h"
 #include "worker/level_file.h"
 #include "worker/link/coordinator_link.h"
 #include "worker/probe_loop.h"
@@ -118,15 +119,27 @@ class WorkerImpl final : public Worker {
            options.concurrency > 0 ? NewFixedLimiter(options.concurrency) : NewFillLimiter(first),
            PacerOptionsOf(spec), AccountOf(spec)});
     }
-    runner_ = std::make_unique<Runner>(std::move(runner_options), *loop_, *link_);
+    LinkPort* link = link_.get();
+    if (options.measured) {
+      metered_link_ = std::make_unique<MeteredLink>(*link_, metrics_);
+      link = metered_link_.get();
+    }
+    runner_ = std::make_unique<Runner>(std::move(runner_options), *loop_, *link);
     Connect();
     thread_ = std::thread([this] {
       NameThisThread("ns-loop");
       loop_->Run();
     });
     for (size_t i = 0; i < options.backends.size(); ++i) {
-      probes_.push_back(
-          std::make_unique<ProbeLoop>(options.backends[i], EventsOf(static_cast<int>(i))));
+      probes_.push_back(std::make_unique<ProbeLoop>(
+          options.backends[i],
+          [this, backend = static_cast<int>(i)](v1::BackendInfo info, bool native) {
+            loop_->Post([this, backend, info = std::move(info), native] {
+              // Before the runner hears that it is ready, since it may start calls at once.
+              if (info.state() == "ready") loop_->SetDetected(backend, info.kind(), native);
+              runner_->OnBackendInfo(backend, info, clock_.Now());
+            });
+          }));
     }
   }
 
@@ -206,6 +219,7 @@ class WorkerImpl final : public Worker {
     return left;
   }
   int64_t left_before() const override { return left_before_; }
+  std::string MetricsText() override { return metrics_.Render(); }
 
  private:
   // Hands back everything that has no answer: what waits, and what is being called.
@@ -215,33 +229,16 @@ class WorkerImpl final : public Worker {
     runner_->AbortAll(now);
   }
 
-  // From the threads that ask the backends.
-  ProbeLoop::Events EventsOf(int backend) {
-    ProbeLoop::Events events;
-    events.on_info = [this, backend](v1::BackendInfo info, bool native) {
-      loop_->Post([this, backend, info = std::move(info), native] {
-        // Before the runner hears that it is ready, since it may start calls at once.
-        if (info.state() == "ready") loop_->SetDetected(backend, info.kind(), native);
-        runner_->OnBackendInfo(backend, info, clock_.Now());
-      });
-    };
-    events.on_key = [this, backend](const std::string& key) {
-      loop_->Post([this, backend, key] {
-        loop_->SetKey(backend, key);
-        runner_->OnNewKey(backend, clock_.Now());
-      });
-    };
-    events.on_load = [this, backend](v1::ServerLoad load) {
-      loop_->Post(
-          [this, backend, load = std::move(load)] { runner_->OnServerLoad(backend, load); });
-    };
-    return events;
-  }
-
   void Connect() {
     link_->SetEvents({
-        [this](MonotonicTime now) { runner_->OnLinkUp(now); },
-        [this](MonotonicTime now) { runner_->OnLinkDown(now); },
+        [this](MonotonicTime now) {
+          metrics_.OnConnected(true);
+          runner_->OnLinkUp(now);
+        },
+        [this](MonotonicTime now) {
+          metrics_.OnConnected(false);
+          runner_->OnLinkDown(now);
+        },
         [this](v1::CoordinatorMessage&& message, MonotonicTime now) {
           runner_->OnMessage(std::move(message), now);
         },
@@ -300,11 +297,13 @@ class WorkerImpl final : public Worker {
   }
 
   Clock& clock_;
+  WorkerMetrics metrics_;
   const std::unique_ptr<EventLoop> loop_;
 
   // The loop thread's.
   const std::unique_ptr<Spool> spool_;  // null: none
   std::unique_ptr<CoordinatorLink> link_;
+  std::unique_ptr<MeteredLink> metered_link_;  // null: nobody asks for figures
   std::unique_ptr<Runner> runner_;
   bool published_idle_ = false;
 
@@ -340,9 +339,6 @@ std::vector<std::string> Worker::SpoolFoldersLeft(const std::vector<std::string>
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(WorkerOptions options) {
   RETURN_IF_ERROR(CheckOptions(options));
-  const bool has_keys = std::any_of(options.backends.begin(), options.backends.end(),
-                                    [](const BackendSpec& spec) { return !spec.api_key.empty(); });
-  if (has_keys) KeepMemoryOutOfCoreDumps();
   EventLoop::Options loop_options;
   loop_options.backends = options.backends;
   ASSIGN_OR_RETURN(std::unique_ptr<EventLoop> loop,

@@ -26,6 +26,8 @@ struct WorkerOptions {
   // Where answers outlive this process until the coordinator has recorded them; empty: nowhere. Not
   // needed where the coordinator is in the same process, since then both die at once.
   std::string spool_dir;
+  // Whether anyone can ask for MetricsText: counting costs something for each result.
+  bool measured = false;
   // A file that remembers how many calls in flight each backend took; empty: none.
   std::string levels_path;
 };
@@ -61,6 +63,9 @@ class Worker {
   // As of the loop's last round; `unanswered` counts once a Drain has returned false. From any
   // thread.
   virtual Leftovers leftovers() const = 0;
+  // What /metrics answers, for Prometheus; without figures unless it is `measured`. From any
+  // thread.
+  virtual std::string MetricsText() = 0;
   // Answers that an earlier process had left in the spool, for whichever store.
   virtual int64_t left_before() const = 0;
 };
