@@ -3,6 +3,8 @@
 #include <grpc/support/log.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/server_posix.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -24,6 +26,9 @@ constexpr int kKeepaliveTimeoutMs = 9'000;
 // Pings may come twice as often as they are sent, so that timers that drift do no harm.
 constexpr int kPingIntervalMinMs = 5'000;
 
+// How often files of certificates are looked at.
+constexpr unsigned int kTlsLookSeconds = 1;
+
 constexpr int kReconnectInitialMs = 200;
 constexpr int kReconnectMaxMs = 5'000;
 // Despite its name also how long one attempt to connect may take.
@@ -32,6 +37,33 @@ constexpr int kReconnectMinMs = 5'000;
 void LogFromGrpc(gpr_log_func_args* args) { LogDebug("grpc: ", args->message); }
 
 }  // namespace
+
+std::shared_ptr<grpc::ServerCredentials> CoordinatorServerCredentials(const TlsFiles& files) {
+  if (!files.has_identity()) return grpc::InsecureServerCredentials();
+  grpc::experimental::TlsServerCredentialsOptions options(
+      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+          files.key, files.cert, files.ca, kTlsLookSeconds));
+  options.watch_identity_key_cert_pairs();
+  if (!files.ca.empty()) {
+    options.watch_root_certs();
+    options.set_cert_request_type(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY);
+  }
+  return grpc::experimental::TlsServerCredentials(options);
+}
+
+std::shared_ptr<grpc::ChannelCredentials> CoordinatorChannelCredentials(const TlsFiles& files) {
+  if (files.ca.empty()) return grpc::InsecureChannelCredentials();
+  const std::string ca = files.ca == kSystemCa ? "" : files.ca;
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  if (files.has_identity() || !ca.empty()) {
+    options.set_certificate_provider(
+        std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(files.key, files.cert,
+                                                                             ca, kTlsLookSeconds));
+  }
+  if (files.has_identity()) options.watch_identity_key_cert_pairs();
+  if (!ca.empty()) options.watch_root_certs();
+  return grpc::experimental::TlsCredentials(options);
+}
 
 grpc::ChannelArguments CoordinatorChannelArguments() {
   grpc::ChannelArguments args;

@@ -6,9 +6,13 @@
 
 #include <memory>
 
+#include "base/tls_files.h"
+
 namespace grpc {
 class Channel;
 class ChannelArguments;
+class ChannelCredentials;
+class ServerCredentials;
 class Server;
 class ServerBuilder;
 }  // namespace grpc
@@ -18,6 +22,16 @@ namespace nightshift {
 // A larger message ends its stream with RESOURCE_EXHAUSTED. Batches are closed at about 1 MiB, so
 // only a single request or answer can come near it, and those have lower limits of their own.
 inline constexpr int kMessageBytesMax = 64 << 20;
+
+// As `ca` of a client's files: what the machine trusts.
+inline constexpr char kSystemCa[] = "system";
+
+// How the two ends are encrypted; in clear without files. Changed files count for connections from
+// then on. On the server `ca` is what clients' certificates must be signed by: they are asked for,
+// and one that is not is refused; who shows none is let in, and the call is told so
+// (auth_context()->IsPeerAuthenticated()).
+std::shared_ptr<grpc::ServerCredentials> CoordinatorServerCredentials(const TlsFiles& files);
+std::shared_ptr<grpc::ChannelCredentials> CoordinatorChannelCredentials(const TlsFiles& files);
 
 // For a channel over the network.
 grpc::ChannelArguments CoordinatorChannelArguments();

@@ -10,9 +10,10 @@
 
 namespace nightshift {
 
-std::shared_ptr<grpc::Channel> NewCoordinatorChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> NewCoordinatorChannel(const std::string& address,
+                                                     const TlsFiles& tls) {
   RouteGrpcLog();
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+  return grpc::CreateCustomChannel(address, CoordinatorChannelCredentials(tls),
                                    CoordinatorChannelArguments());
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/tls_files.h"
 
 namespace grpc {
 class Channel;
@@ -14,9 +15,11 @@ class Channel;
 
 namespace nightshift {
 
-// "HOST:PORT". Connects when first used, and again whenever the connection is lost; a dead peer is
-// noticed within 20 s. Makes no attempt before that, so it cannot fail.
-std::shared_ptr<grpc::Channel> NewCoordinatorChannel(const std::string& address);
+// "HOST:PORT", encrypted when `tls` names a `ca`. Connects when first used, and again whenever the
+// connection is lost; a dead peer is noticed within 20 s. Makes no attempt before that, so it
+// cannot fail.
+std::shared_ptr<grpc::Channel> NewCoordinatorChannel(const std::string& address,
+                                                     const TlsFiles& tls = {});
 
 // Waits until the channel has a connection. Unavailable, naming the address and what to do, when
 // there is none after `timeout`. Not for in-process channels, which need none.
