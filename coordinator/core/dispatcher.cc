@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "coordinator/core/dispatcher_impl.h"
 #include "coordinator/core/job_state.h"
+#include "coordinator/core/tenant.h"
 
 namespace nightshift {
 namespace {
@@ -191,6 +192,12 @@ absl::StatusOr<JobNumber> Dispatcher::FindJob(absl::string_view id_or_prefix) co
   return impl_->jobs.FindId(id_or_prefix);
 }
 
+absl::StatusOr<JobNumber> Dispatcher::FindJobOf(absl::string_view tenant,
+                                                absl::string_view id_or_prefix) const {
+  MutexLock lock(&impl_->mutex);
+  return impl_->jobs.FindId(id_or_prefix, &tenant);
+}
+
 std::optional<JobNumber> Dispatcher::FindJobByToken(absl::string_view token) const {
   MutexLock lock(&impl_->mutex);
   return impl_->jobs.FindToken(token);
@@ -207,6 +214,18 @@ std::vector<JobNumber> Dispatcher::ListJobs() const {
   for (const auto& [number, job] : impl_->jobs.all()) numbers.push_back(number);
   std::reverse(numbers.begin(), numbers.end());
   return numbers;
+}
+
+std::vector<Dispatcher::JobHead> Dispatcher::ListHeads() const {
+  MutexLock lock(&impl_->mutex);
+  std::vector<JobHead> heads;
+  heads.reserve(impl_->jobs.all().size());
+  for (const auto& [number, job] : impl_->jobs.all()) {
+    heads.push_back({number, job->record.id(), std::string(TenantOf(job->record)),
+                     job->record.created_at_ms(), JobStateInfo(job->record.state()).terminal});
+  }
+  std::reverse(heads.begin(), heads.end());
+  return heads;
 }
 
 std::vector<v1::WorkerStatus> Dispatcher::ListWorkers(MonotonicTime now) const {

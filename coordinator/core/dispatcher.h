@@ -231,10 +231,22 @@ class Dispatcher {
   // --- what people see -------------------------------------------------------------------------
   // NotFound, or InvalidArgument for an ambiguous prefix.
   absl::StatusOr<JobNumber> FindJob(absl::string_view id_or_prefix) const;
+  // The same among the jobs of one tenant: no others exist.
+  absl::StatusOr<JobNumber> FindJobOf(absl::string_view tenant,
+                                      absl::string_view id_or_prefix) const;
   std::optional<JobNumber> FindJobByToken(absl::string_view token) const;
   absl::StatusOr<v1::JobStatus> GetStatus(JobNumber job, MonotonicTime now) const;
   // Newest first.
   std::vector<JobNumber> ListJobs() const;
+  // The same with what lists are made of, without copying whole records.
+  struct JobHead {
+    JobNumber job = 0;
+    std::string id;
+    std::string tenant;
+    int64_t created_at_ms = 0;
+    bool ended = false;
+  };
+  std::vector<JobHead> ListHeads() const;
   std::vector<v1::WorkerStatus> ListWorkers(MonotonicTime now) const;
   absl::StatusOr<v1::JobRecord> GetRecord(JobNumber job) const;
   // A copy of the finished bitmap of one chunk; NotFound past the end. Jobs loaded in a terminal

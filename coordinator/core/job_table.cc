@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "coordinator/core/job_id.h"
 #include "coordinator/core/retry_policy.h"
+#include "coordinator/core/tenant.h"
 
 namespace nightshift {
 
@@ -50,9 +51,18 @@ const Job* JobTable::Find(JobNumber number) const {
   return it == jobs_.end() ? nullptr : it->second.get();
 }
 
-absl::StatusOr<JobNumber> JobTable::FindId(absl::string_view id_or_prefix) const {
+absl::StatusOr<JobNumber> JobTable::FindId(absl::string_view id_or_prefix,
+                                           const absl::string_view* tenant) const {
   const std::string wanted(id_or_prefix.data(), id_or_prefix.size());
-  auto it = by_id_.lower_bound(wanted);
+  // From there on the next job that the caller may know of.
+  const auto seen = [&](auto from) {
+    while (tenant != nullptr && from != by_id_.end() &&
+           TenantOf(Find(from->second)->record) != *tenant) {
+      ++from;
+    }
+    return from;
+  };
+  auto it = seen(by_id_.lower_bound(wanted));
   if (it != by_id_.end() && it->first == wanted) return it->second;
   if (!absl::StartsWith(id_or_prefix, kJobIdPrefix) ||
       id_or_prefix.size() < kJobIdPrefix.size() + kJobIdCharsMin) {
@@ -64,7 +74,8 @@ absl::StatusOr<JobNumber> JobTable::FindId(absl::string_view id_or_prefix) const
     return absl::NotFoundError(
         absl::StrCat("there is no job \"", id_or_prefix, "\"; nightshift jobs lists them"));
   }
-  const auto first = it++;
+  const auto first = it;
+  it = seen(std::next(it));
   if (it != by_id_.end() && absl::StartsWith(it->first, id_or_prefix)) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", id_or_prefix, "\" begins more than one id, ", first->first, " and ",

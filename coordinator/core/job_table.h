@@ -84,8 +84,9 @@ class JobTable {
   const Job* Find(JobNumber number) const;
 
   // A whole id, or "job_" and at least kJobIdCharsMin characters that begin only one id. NotFound,
-  // or InvalidArgument for an ambiguous beginning.
-  absl::StatusOr<JobNumber> FindId(absl::string_view id_or_prefix) const;
+  // or InvalidArgument for an ambiguous beginning. With `tenant`, others' jobs do not exist.
+  absl::StatusOr<JobNumber> FindId(absl::string_view id_or_prefix,
+                                   const absl::string_view* tenant = nullptr) const;
   std::optional<JobNumber> FindToken(absl::string_view token) const;
 
   // Those that have not ended, by number. Keep it up to date with UpdateActive after `queue` of a

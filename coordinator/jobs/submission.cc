@@ -13,7 +13,7 @@
 #include "coordinator/commit/progress_chunk.h"
 #include "coordinator/commit/progress_sums.h"
 #include "coordinator/core/job_id.h"
-#include "coordinator/core/route.h"
+#include "coordinator/core/tenant.h"
 #include "coordinator/jobs/bad_lines.h"
 #include "coordinator/jobs/submission_check.h"
 #include "nightshift/v1/record.pb.h"
@@ -40,7 +40,7 @@ absl::Status CheckOptions(const v1::JobOptions& options) {
   if (!(options.stop_on_error_rate() >= 0 && options.stop_on_error_rate() <= 1)) {
     return absl::InvalidArgumentError("the error rate to stop at must be between 0 and 1");
   }
-  return CheckRoute(options.route());
+  return absl::OkStatus();
 }
 
 class StoreSubmission final : public Submission {
@@ -62,6 +62,7 @@ class StoreSubmission final : public Submission {
     record_.set_id(identity.job_id.empty() ? NewJobId(clock.WallNow(), random)
                                            : std::move(identity.job_id));
     *record_.mutable_options() = begin.options();
+    SetTenant(identity.tenant, record_.mutable_options());
     record_.set_state(v1::JOB_STATE_VALIDATING);
     record_.set_created_at_ms(NowMs());
   }

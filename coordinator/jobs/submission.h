@@ -34,6 +34,8 @@ struct SubmissionIdentity {
   std::string job_id = {};
   // When it expires; infinitely far off: the option's time after the seal.
   absl::Time deadline = absl::InfiniteFuture();
+  // Whose it is.
+  std::string tenant = {};
 };
 
 // Not thread-safe. The references must outlive it.
