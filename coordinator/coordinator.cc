@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "coordinator/access/access.h"
 #include "coordinator/backup_folder.h"
 #include "coordinator/backup_maker.h"
 #include "coordinator/commit/committer.h"
@@ -53,12 +54,16 @@ constexpr absl::Duration kGraceMin = absl::Milliseconds(200);
 class CoordinatorImpl final : public Coordinator {
  public:
   explicit CoordinatorImpl(CoordinatorOptions options)
-      : options_(std::move(options)), clock_(Clock::Real()), token_(options_.token, clock_) {}
+      : options_(std::move(options)), clock_(Clock::Real()) {}
 
   ~CoordinatorImpl() override { CoordinatorImpl::Shutdown(absl::ZeroDuration()); }
 
   absl::Status Init() {
     RouteGrpcLog();
+    if (const absl::Status good = CheckTlsFiles(options_.tls); !good.ok()) {
+      return absl::PermissionDeniedError(good.message());
+    }
+    RETURN_IF_ERROR(ReadTokens());
     RETURN_IF_ERROR(ListenForHttp());
     RETURN_IF_ERROR(OpenStore());
     RETURN_IF_ERROR(LoadJobsFromStore());
@@ -85,12 +90,24 @@ class CoordinatorImpl final : public Coordinator {
   // Also where the room is needed.
   std::string StoreDir() const { return StoreDirOf(options_.data_dir); }
 
+  absl::Status ReadTokens() {
+    absl::StatusOr<std::unique_ptr<Access>> access =
+        Access::Create({options_.token_file,
+                        {options_.tenant_open_jobs_max, options_.tenant_file_bytes_max,
+                         options_.tenant_requests_per_second}},
+                       clock_);
+    if (!access.ok()) return absl::UnauthenticatedError(access.status().message());
+    access_ = *std::move(access);
+    token_ = std::make_unique<TokenCheck>(*access_, !options_.tls.ca.empty(), clock_);
+    return absl::OkStatus();
+  }
+
   // Before the rest: that the address is taken is to be told at once, and supervisors hear of a
   // process that is busy with its store.
   absl::Status ListenForHttp() {
     if (options_.http_address.empty()) return absl::OkStatus();
     absl::StatusOr<std::unique_ptr<HttpService>> http =
-        HttpService::Listen({options_.http_address, options_.token}, clock_);
+        HttpService::Listen({options_.http_address, access_.get(), options_.tls}, clock_);
     if (absl::IsAlreadyExists(http.status()) && options_.http_if_free) return absl::OkStatus();
     RETURN_IF_ERROR(http.status());
     http_ = *std::move(http);
@@ -173,7 +190,7 @@ class CoordinatorImpl final : public Coordinator {
         *disk_store_, *dispatcher_, store_id_, options_.data_dir,
         options_.backup_dir.empty() ? DefaultBackupFolder(options_.data_dir) : options_.backup_dir);
     JobServiceParts parts{store_.get(), dispatcher_.get(), committer_.get(),
-                          &token_,      &clock_,           temporary_dir_};
+                          token_.get(), &clock_,           temporary_dir_};
     parts.create_backup = [this](const v1::CreateBackupRequest& request,
                                  std::function<absl::Status()> go_on) {
       return backups_->Create(request, std::move(go_on));
@@ -183,7 +200,7 @@ class CoordinatorImpl final : public Coordinator {
     };
     jobs_ = JobService::Create(std::move(parts));
     workers_ = NewWorkerService(
-        {streams_.get(), committer_.get(), &token_, &clock_, [this] { grant_loop_->Wake(); }});
+        {streams_.get(), committer_.get(), token_.get(), &clock_, [this] { grant_loop_->Wake(); }});
     parts_made_.store(true, std::memory_order_release);
     OnWakeUp();
   }
@@ -194,7 +211,8 @@ class CoordinatorImpl final : public Coordinator {
     SetCoordinatorServerArguments(builder, on_network);
     int port = 0;
     if (on_network) {
-      builder.AddListeningPort(options_.grpc_address, grpc::InsecureServerCredentials(), &port);
+      builder.AddListeningPort(options_.grpc_address, CoordinatorServerCredentials(options_.tls),
+                               &port);
     }
     builder.RegisterService(&jobs_->service());
     builder.RegisterService(workers_.get());
@@ -279,7 +297,8 @@ class CoordinatorImpl final : public Coordinator {
 
   const CoordinatorOptions options_;
   Clock& clock_;
-  const TokenCheck token_;
+  std::unique_ptr<Access> access_;
+  std::unique_ptr<TokenCheck> token_;
   Metrics metrics_;
   std::string temporary_dir_;
   std::string store_id_;

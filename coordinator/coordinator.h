@@ -5,6 +5,7 @@
 #ifndef NIGHTSHIFT_COORDINATOR_COORDINATOR_H_
 #define NIGHTSHIFT_COORDINATOR_COORDINATOR_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/tls_files.h"
 
 namespace grpc {
 class Channel;
@@ -31,8 +33,16 @@ struct CoordinatorOptions {
   std::string http_address;
   // When somebody else has that address, go on without HTTP.
   bool http_if_free = false;
-  // Clients and workers must present it as "authorization: Bearer TOKEN"; empty asks for none.
-  std::string token;
+  // Clients and workers must present one of its tokens as "authorization: Bearer TOKEN"; read again
+  // when it changes (base/token_file.h). Empty: everybody may do everything.
+  std::string token_file;
+  // Certificate and key of both addresses, which are then encrypted; with `ca`, workers must show a
+  // certificate that it has signed. Read again when they change.
+  TlsFiles tls;
+  // Of each tenant's; 0: no limit.
+  int64_t tenant_open_jobs_max = 0;
+  int64_t tenant_file_bytes_max = 0;
+  double tenant_requests_per_second = 0;
   absl::Duration lease_ttl = absl::Seconds(30);
   absl::Duration reclaim_grace = absl::Seconds(10);
   // Called once, from any thread, when the store can no longer be trusted: stop and exit with 75.
@@ -44,7 +54,8 @@ class Coordinator {
  public:
   // FailedPrecondition: the folder is in use, of a newer version, half restored, or on a volume
   // that is too small (kVolumeBytesMin). AlreadyExists: the address is taken; InvalidArgument: it
-  // cannot be listened on for another reason. The text is one line for a person.
+  // cannot be listened on for another reason. Unauthenticated: the token file cannot be used;
+  // PermissionDenied: a file of TLS cannot. The text is one line for a person.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(CoordinatorOptions options);
   // Shuts down if that has not been done.
   virtual ~Coordinator() = default;

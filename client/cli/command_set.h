@@ -27,6 +27,7 @@ inline constexpr CommandSet kHelp = 1u << 17;
 inline constexpr CommandSet kVersion = 1u << 18;
 inline constexpr CommandSet kConfig = 1u << 19;
 inline constexpr CommandSet kBackup = 1u << 20;
+inline constexpr CommandSet kToken = 1u << 21;
 inline constexpr CommandSet kEveryCommand = ~CommandSet{0};
 
 }  // namespace nightshift

@@ -20,8 +20,12 @@ nightshift run topics.csv --template "Write about {{topic}}" --backend sim
 nightshift run prompts.jsonl --backend cerebras --model llama3.1-8b --limit 10)"},
       {"coordinator", kCoordinator, "", "keep jobs, hand out work, collect answers",
        R"(Prints the addresses it listens on, one line each; port 0 picks a free port.
-Without --token-file anyone who can reach the address may use it, so an address
-other than loopback is refused unless --insecure says otherwise.)",
+Without --token-file anyone who can reach the address may use it, and without
+--tls-cert everything travels in clear: an address other than loopback takes
+both, or --insecure. `nightshift token` writes the token file; one with a single
+token in clear is taken as well, and that token may do everything.
+
+The files of tokens and certificates are read again when they change.)",
        R"(nightshift coordinator
 nightshift coordinator --grpc 127.0.0.1:0 --data-dir /var/lib/nightshift)"},
       {"worker", kWorker, "", "take work from a coordinator and call backends",
@@ -87,6 +91,17 @@ restore  makes --data-dir, which must be absent or empty, what it was when
        R"(nightshift backup create --keep 7
 nightshift backup list
 nightshift backup restore --data-dir /var/lib/nightshift)"},
+      {"token", kToken, "create|list|revoke [ID]", "who may use a coordinator",
+       R"(Works on --token-file, which a coordinator reads, and again whenever it changes.
+It holds salted hashes: a token is shown once, by create, alone on standard
+output. Roles: read looks at jobs, files and answers; submit also hands them in,
+controls and deletes them; worker takes work, nothing else; admin does
+everything, for all tenants. A tenant sees only what its own tokens have made;
+tokens without a tenant share what belongs to none.)",
+       R"(nightshift token create --token-file tokens --role admin --name ops > ops.token
+nightshift token create --token-file tokens --role submit --tenant search
+nightshift token list --token-file tokens
+nightshift token revoke 3f2a91bc04 --token-file tokens)"},
       {"sim-server", kSimServer, "", "a simulated inference server, to try things out",
        "Prints `listening on http://HOST:PORT` once ready. No model is called.",
        "nightshift sim-server --listen 127.0.0.1:8000 --profile gpu"},

@@ -1,5 +1,8 @@
 #include "client/cli/failure.h"
 
+#include "absl/strings/match.h"
+#include "base/token_file.h"
+
 namespace nightshift {
 
 Failure UsageFailure(std::string message, std::string hint) {
@@ -38,6 +41,10 @@ Failure FailureFrom(const absl::Status& status) {
     case absl::StatusCode::kResourceExhausted:
       failure.exit = ExitCode::kInternal;
       failure.code = "disk_full";
+      if (absl::StartsWith(status.message(), kTenantLimitPrefix)) {
+        failure.exit = ExitCode::kUsage;
+        failure.code = "tenant_limit";
+      }
       break;
     default:
       failure.exit = ExitCode::kInternal;

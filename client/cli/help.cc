@@ -131,7 +131,7 @@ incomplete_response, quality_check_failed, worker_crashed, auth, cancelled,
 expired.
 
 --json: one document on standard output for a query (status, jobs, workers,
-audit, backup, version, config show), JSON Lines for a stream (run, watch,
+audit, backup, token, version, config show), JSON Lines for a stream (run, watch,
 submit --wait): `type` comes first and is "status", and "result" in the last
 line. An error is one line on standard error:
   {"type":"error","code":"...","message":"...","hint":"..."}
@@ -156,7 +156,7 @@ Run a file       run
 Follow a job     jobs  status  watch  results  errors
 Change a job     pause  resume  cancel  retry  delete
 Run a cluster    coordinator  worker  submit  workers
-Look after it    audit  backup  sim-server  config  version
+Look after it    audit  backup  token  sim-server  config  version
 More             help COMMAND, help exit-codes, help environment, help formats
 )";
 }

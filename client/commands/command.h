@@ -45,6 +45,7 @@ int DeleteCommand(CommandContext& context);
 int WorkersCommand(CommandContext& context);
 int AuditCommand(CommandContext& context);
 int BackupCommand(CommandContext& context);
+int TokenCommand(CommandContext& context);
 
 int HelpCommand(CommandContext& context);
 int VersionCommand(CommandContext& context);

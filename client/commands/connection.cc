@@ -16,6 +16,7 @@
 #include "client/cli/shell_quote.h"
 #include "client/rpc/channel.h"
 #include "coordinator/coordinator.h"
+#include "proto/channel.h"
 
 namespace nightshift {
 namespace {
@@ -142,6 +143,19 @@ absl::StatusOr<std::string> ReadToken(const Settings& settings) {
   return token;
 }
 
+absl::StatusOr<TlsFiles> ReadTls(const Settings& settings) {
+  TlsFiles files = {settings.Text("tls-cert"), settings.Text("tls-key"), settings.Text("tls-ca")};
+  if (files.ca.empty() && !files.cert.empty()) {
+    return absl::InvalidArgumentError(
+        "--tls-cert without --tls-ca: give the certificates that the coordinator's is signed by, "
+        "--tls-ca FILE, or --tls-ca system for those that this machine trusts");
+  }
+  TlsFiles looked_at = files;
+  if (files.ca == kSystemCa) looked_at.ca.clear();
+  if (const absl::Status good = CheckTlsFiles(looked_at); !good.ok()) return good;
+  return files;
+}
+
 std::string SocketAddress(const std::string& data_dir) {
   std::error_code error;
   const std::string path =
@@ -161,8 +175,10 @@ std::string SocketAddress(const std::string& data_dir) {
 std::string FolderFlags(const Settings& settings) {
   const std::string flags = absl::StrCat(" --data-dir ", ShellQuote(settings.Text("data-dir")));
   if (settings.Chosen("data-dir") || settings.Chosen("coordinator")) return flags;
+  const absl::StatusOr<TlsFiles> tls = ReadTls(settings);
+  if (!tls.ok()) return flags;
   const std::shared_ptr<grpc::Channel> channel =
-      NewCoordinatorChannel(settings.Text("coordinator"));
+      NewCoordinatorChannel(settings.Text("coordinator"), *tls);
   return CanConnect(*channel, absl::Milliseconds(200), /*patient=*/false) ? flags : "";
 }
 
@@ -197,7 +213,12 @@ std::unique_ptr<Connection> Connection::Open(const Settings& settings, Kind kind
     }
     return OpenFolder(data_dir, absl::StrCat(" --data-dir ", ShellQuote(data_dir)), failure);
   }
-  std::shared_ptr<grpc::Channel> channel = NewCoordinatorChannel(address);
+  const absl::StatusOr<TlsFiles> tls = ReadTls(settings);
+  if (!tls.ok()) {
+    *failure = FailureFrom(tls.status());
+    return nullptr;
+  }
+  std::shared_ptr<grpc::Channel> channel = NewCoordinatorChannel(address, *tls);
   const bool can_look_elsewhere = kind == Kind::kAny && !address_chosen && HasStore(data_dir);
   if (CanConnect(*channel, kConnectTimeout,
                  /*patient=*/kind != Kind::kPresent && !can_look_elsewhere)) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/tls_files.h"
 #include "client/cli/failure.h"
 #include "client/cli/settings.h"
 #include "client/rpc/job_client.h"
@@ -19,6 +20,10 @@ inline constexpr absl::Duration kConnectTimeout = absl::Seconds(3);
 
 // The bearer token of --token-file; empty without the flag.
 absl::StatusOr<std::string> ReadToken(const Settings& settings);
+
+// --tls-ca, --tls-cert and --tls-key, looked at; in clear without --tls-ca. InvalidArgument when
+// they cannot be used.
+absl::StatusOr<TlsFiles> ReadTls(const Settings& settings);
 
 // "unix:…/nightshift.sock" of a data folder; empty where the path is too long for a socket.
 std::string SocketAddress(const std::string& data_dir);

@@ -30,7 +30,7 @@ const std::map<std::string, Function>& Functions() {
       {"workers", WorkersCommand}, {"audit", AuditCommand},
       {"help", HelpCommand},       {"version", VersionCommand},
       {"config", ConfigCommand},   {"sim-server", SimServerCommand},
-      {"backup", BackupCommand},
+      {"backup", BackupCommand},   {"token", TokenCommand},
   };
   return *functions;
 }

@@ -73,18 +73,22 @@ class ServerStop {
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-Failure NotLoopback(const std::string& address) {
+Failure NotLoopback(const Settings& settings, const std::string& address) {
+  const bool has_tokens = settings.Has("token-file");
   Failure failure = UsageFailure(
-      absl::StrCat(address,
-                   " can be reached from other machines, and nothing is encrypted: "
-                   "prompts, answers and the token would travel in clear text"),
-      "listen on 127.0.0.1 (a tunnel reaches it), or say --insecure on a network you trust");
+      absl::StrCat(address, " can be reached from other machines, and ",
+                   has_tokens ? "nothing is encrypted: prompts, answers and the token would travel "
+                                "in clear text"
+                              : "anyone who reaches it may use it"),
+      "give --token-file (nightshift token create makes one), --tls-cert and --tls-key; or listen "
+      "on 127.0.0.1 (a tunnel reaches it), or say --insecure on a network you trust");
   failure.code = "not_loopback";
   return failure;
 }
 
 // False with the failure unless the address is one that this program may listen on.
-bool MayListen(const Settings& settings, const char* flag, Failure* failure) {
+// `guarded`: there are tokens and encryption.
+bool MayListen(const Settings& settings, const char* flag, bool guarded, Failure* failure) {
   const std::string address = settings.Text(flag);
   std::string host;
   int port = 0;
@@ -92,8 +96,8 @@ bool MayListen(const Settings& settings, const char* flag, Failure* failure) {
     *failure = UsageFailure(absl::StrCat("--", flag, ": ", split.message()));
     return false;
   }
-  if (IsLoopbackHost(host) || settings.On("insecure")) return true;
-  *failure = NotLoopback(address);
+  if (IsLoopbackHost(host) || guarded || settings.On("insecure")) return true;
+  *failure = NotLoopback(settings, address);
   return false;
 }
 
@@ -104,20 +108,22 @@ Failure CannotListen(const absl::Status& why) {
   return failure;
 }
 
-// /healthz and /readyz of a worker. Null with the failure when a chosen address cannot be had; a
-// default one that another server of this machine has is done without, since nobody asked for it.
+// /healthz, /readyz and /metrics of a worker. Null with the failure when a chosen address cannot be
+// had; a default one that another server of this machine has is done without, since nobody asked
+// for it.
 struct Health {
   std::unique_ptr<HealthServer> server;
   std::string line;
 };
-bool StartHealth(const Settings& settings, std::function<absl::Status()> ready, Health* health,
-                 Failure* failure) {
-  if (!MayListen(settings, "http", failure)) return false;
+bool StartHealth(const Settings& settings, std::function<absl::Status()> ready,
+                 std::function<std::string()> metrics, Health* health, Failure* failure) {
+  if (!MayListen(settings, "http", /*guarded=*/false, failure)) return false;
   absl::StatusOr<std::unique_ptr<HealthServer>> server =
-      HealthServer::Start(settings.Text("http"), std::move(ready));
+      HealthServer::Start(settings.Text("http"), std::move(ready), std::move(metrics));
   if (server.ok()) {
     health->server = *std::move(server);
-    health->line = absl::StrCat("http://", health->server->address(), "/healthz, /readyz");
+    health->line =
+        absl::StrCat("http://", health->server->address(), "/healthz, /readyz, /metrics");
     return true;
   }
   if (!settings.Chosen("http")) {
@@ -216,13 +222,17 @@ int CoordinatorCommand(CommandContext& context) {
   options.http_address = settings.Text("http");
   options.http_if_free = !settings.Chosen("http");
   Failure failure;
-  if (!MayListen(settings, "grpc", &failure)) return console.Fail(failure);
-  if (!MayListen(settings, "http", &failure)) return console.Fail(failure);
+  const bool guarded = settings.Has("token-file") && settings.Has("tls-cert");
+  if (!MayListen(settings, "grpc", guarded, &failure)) return console.Fail(failure);
+  if (!MayListen(settings, "http", guarded, &failure)) return console.Fail(failure);
   if (options.lease_ttl < absl::Seconds(1))
     return console.Fail(UsageFailure("--lease-ttl: at least 1s: a worker reports once a second"));
-  const absl::StatusOr<std::string> token = ReadToken(settings);
-  if (!token.ok()) return console.Fail(FailureFrom(token.status()));
-  options.token = *token;
+  options.token_file = settings.Text("token-file");
+  options.tls = {settings.Text("tls-cert"), settings.Text("tls-key"),
+                 settings.Text("tls-client-ca")};
+  options.tenant_open_jobs_max = settings.Int("tenant-jobs");
+  options.tenant_file_bytes_max = settings.Size("tenant-bytes");
+  options.tenant_requests_per_second = settings.Number("tenant-rate");
   console.Out(absl::StrCat("nightshift ", Version(), "\n"));
 
   ServerStop stop(context, nullptr);
@@ -238,6 +248,17 @@ int CoordinatorCommand(CommandContext& context) {
   const absl::StatusOr<std::unique_ptr<Coordinator>> coordinator =
       Coordinator::Start(std::move(options));
   if (!coordinator.ok()) {
+    if (absl::IsUnauthenticated(coordinator.status())) {
+      Failure unusable = UsageFailure(std::string(coordinator.status().message()),
+                                      "nightshift token create --token-file FILE makes one");
+      unusable.code = "token_file";
+      return console.Fail(unusable);
+    }
+    if (absl::IsPermissionDenied(coordinator.status()) && settings.Has("tls-cert")) {
+      Failure unusable = UsageFailure(std::string(coordinator.status().message()));
+      unusable.code = "tls";
+      return console.Fail(unusable);
+    }
     // A store that cannot be opened has other codes.
     if (absl::IsAlreadyExists(coordinator.status()) ||
         absl::IsInvalidArgument(coordinator.status())) {
@@ -249,13 +270,14 @@ int CoordinatorCommand(CommandContext& context) {
   const int resumed = (*coordinator)->jobs_resumed();
   const std::string address = (*coordinator)->grpc_address();
   const std::string http = (*coordinator)->http_address();
+  const std::string scheme = settings.Has("tls-cert") ? "https://" : "http://";
   console.Out(absl::StrCat(
       "  workers, clients  ", address, "\n  batch API         ",
       http.empty()
           ? absl::StrCat("none: ", settings.Text("http"), " is taken; --http names another")
-          : absl::StrCat("http://", http, "/v1"),
+          : absl::StrCat(scheme, http, "/v1"),
       "\n  health            ",
-      http.empty() ? "none" : absl::StrCat("http://", http, "/healthz, /readyz"),
+      http.empty() ? "none" : absl::StrCat(scheme, http, "/healthz, /readyz"),
       "\n  state             ", data_dir, ": ", loaded, loaded == 1 ? " job" : " jobs",
       resumed > 0 ? absl::StrCat(", ", resumed, " unfinished and resumed") : "", "\n"));
   console.Note(
@@ -277,6 +299,8 @@ int WorkerCommand(CommandContext& context) {
   if (!ChooseBackends(settings, &options.backends, &failure)) return console.Fail(failure);
   const absl::StatusOr<std::string> token = ReadToken(settings);
   if (!token.ok()) return console.Fail(FailureFrom(token.status()));
+  const absl::StatusOr<TlsFiles> tls = ReadTls(settings);
+  if (!tls.ok()) return console.Fail(FailureFrom(tls.status()));
   EmbeddedSims sims;
   if (const absl::Status started = sims.Start(options.backends); !started.ok())
     return console.Fail(FailureFrom(started));
@@ -285,13 +309,19 @@ int WorkerCommand(CommandContext& context) {
   const auto ready = [&draining] {
     return draining ? absl::UnavailableError("draining") : absl::OkStatus();
   };
-  if (!StartHealth(settings, ready, &health, &failure)) return console.Fail(failure);
+  std::atomic<Worker*> measured{nullptr};
+  const auto metrics = [&measured] {
+    Worker* const worker = measured;
+    return worker == nullptr ? std::string() : worker->MetricsText();
+  };
+  if (!StartHealth(settings, ready, metrics, &health, &failure)) return console.Fail(failure);
   const std::string address = settings.Text("coordinator");
   std::string backends;
   for (const BackendSpec& backend : options.backends)
     absl::StrAppend(&backends, backends.empty() ? "" : ", ", backend.name);
   options.name = settings.Text("name");
-  options.channel = NewCoordinatorChannel(address);
+  options.measured = health.server != nullptr;
+  options.channel = NewCoordinatorChannel(address, *tls);
   options.token = *token;
   options.levels_path = absl::StrCat(settings.Text("data-dir"), "/levels.json");
   // "auto" is no number and leaves 0, which means the same.
@@ -302,6 +332,7 @@ int WorkerCommand(CommandContext& context) {
       StartWorker(settings, std::move(options), &spool_dir, &spool, &failure);
   if (started == nullptr) return console.Fail(failure);
   Worker& worker = *started;
+  measured = &worker;
   console.Note(absl::StrCat("nightshift ", Version(), " worker\n  coordinator  ", address,
                             "\n  health       ", health.line, "\n  backends     ", backends,
                             "\n  spool        ", spool, "\n"));
@@ -330,6 +361,8 @@ int WorkerCommand(CommandContext& context) {
                                     ". Ctrl-C again drops them.\n"));
     if (!worker.Drain(grace)) console.Note(LeftoversText(worker.leftovers(), spool_dir));
   }
+  // It asks the worker, which goes next.
+  health.server.reset();
   return 0;
 }
 

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "base/constant_time.h"
 #include "base/health_server.h"
 #include "base/json.h"
 #include "base/status_macros.h"
@@ -66,22 +65,28 @@ HttpReply UnknownRoute(const HttpRequest& request) {
   return ErrorReply(error);
 }
 
-bool Gate::Admits(const HttpRequest& request, HttpReply* refusal) const {
-  ApiError error;
-  if (!token_.empty()) {
+bool Gate::Admits(HttpRequest& request, HttpReply* refusal) const {
+  if (access_.asks_for_tokens()) {
     const std::string* const authorization = request.Header("authorization");
-    absl::string_view value;
-    if (authorization != nullptr) value = *authorization;
-    if (absl::ConsumePrefix(&value, "Bearer ") && EqualInConstantTime(value, token_)) return true;
-    error.status = kUnauthorized;
-    error.message = authorization == nullptr
-                        ? "This coordinator asks for a token: send it as 'Authorization: Bearer "
-                          "TOKEN', which is what clients make of their API key."
-                        : "The token (API key) is not the one this coordinator was started with.";
-    error.code = "invalid_api_key";
-    *refusal = ErrorReply(error);
+    absl::string_view token;
+    if (authorization != nullptr) token = *authorization;
+    if (!absl::ConsumePrefix(&token, "Bearer ")) token = "";
+    absl::StatusOr<Caller> caller = access_.Admit(token);
+    if (!caller.ok()) {
+      ApiError error;
+      error.status = kUnauthorized;
+      error.message = std::string(caller.status().message());
+      error.code = "invalid_api_key";
+      *refusal = ErrorReply(error);
+      return false;
+    }
+    request.caller = *std::move(caller);
+    const absl::Duration wait = access_.Throttle(request.caller);
+    if (wait == absl::ZeroDuration()) return true;
+    *refusal = ErrorReply(TenantLimitError("too many calls.", wait));
     return false;
   }
+  ApiError error;
   const std::string* const host = request.Header("host");
   const std::string* const origin = request.Header("origin");
   const bool host_ok = host == nullptr || IsOwnHost(HostOf(*host)) || IsAddress(HostOf(*host));
@@ -96,12 +101,26 @@ bool Gate::Admits(const HttpRequest& request, HttpReply* refusal) const {
   return false;
 }
 
+bool Api::MayCall(const HttpRequest& request, HttpReply* refusal) {
+  const Role needed = request.method == "GET" ? Role::kRead : Role::kSubmit;
+  if (request.caller.May(needed)) return true;
+  ApiError error;
+  error.status = kForbidden;
+  error.message = absl::StrCat("A token of the role ", RoleWord(request.caller.role),
+                               " may not do this; one of the role ", RoleWord(needed), " may.");
+  error.code = "insufficient_permissions";
+  *refusal = ErrorReply(error);
+  return false;
+}
+
 HttpReply Api::Handle(HttpRequest& request) const {
   std::vector<std::string> path = absl::StrSplit(request.path, '/', absl::SkipEmpty());
   // The first is "v1". What follows belongs to the route.
   if (path.size() < 2) return UnknownRoute(request);
   const std::string collection = path[1];
   path.erase(path.begin(), path.begin() + 2);
+  HttpReply refusal;
+  if (!MayCall(request, &refusal)) return refusal;
   if (collection == "files") return HandleFiles(request, path);
   if (collection == "batches") return HandleBatches(request, path);
   if (collection == "uploads") return HandleUploads(request, path);
@@ -117,12 +136,14 @@ absl::Status Api::Sweep() const {
   parts_.files->Sweep();
   RETURN_IF_ERROR(uploads_.Sweep());
   RETURN_IF_ERROR(parts_.outputs->Sweep());
+  std::vector<std::string> gone = parts_.batches->EndedBefore(
+      absl::ToUnixMillis(parts_.clock->WallNow() - kBatchWithoutJobMemory));
   for (const BatchTable::Summary& batch : parts_.batches->List()) {
     const bool deleted = batch.phase == v1::BATCH_PHASE_MADE &&
                          !parts_.dispatcher->FindJob(JobIdOfBatch(batch.id)).ok();
-    if (deleted) RETURN_IF_ERROR(parts_.batches->Remove(batch.id));
+    if (deleted) gone.push_back(batch.id);
   }
-  return absl::OkStatus();
+  return gone.empty() ? absl::OkStatus() : parts_.batches->Remove(gone);
 }
 
 HttpReply Api::HandleFiles(HttpRequest& request, const std::vector<std::string>& path) const {
@@ -132,8 +153,8 @@ HttpReply Api::HandleFiles(HttpRequest& request, const std::vector<std::string>&
     return WrongMethod(request, "GET, POST");
   }
   if (path.size() == 1) {
-    if (request.method == "GET") return files_.Get(path[0]);
-    if (request.method == "DELETE") return files_.Delete(path[0]);
+    if (request.method == "GET") return files_.Get(request, path[0]);
+    if (request.method == "DELETE") return files_.Delete(request, path[0]);
     return WrongMethod(request, "GET, DELETE");
   }
   if (path.size() == 2 && path[1] == "content") {
@@ -150,7 +171,7 @@ HttpReply Api::HandleBatches(HttpRequest& request, const std::vector<std::string
     return WrongMethod(request, "GET, POST");
   }
   if (path.size() == 1) {
-    if (request.method == "GET") return batches_.Get(path[0]);
+    if (request.method == "GET") return batches_.Get(request, path[0]);
     return WrongMethod(request, "GET");
   }
   if (path.size() != 2) return UnknownRoute(request);
@@ -159,10 +180,14 @@ HttpReply Api::HandleBatches(HttpRequest& request, const std::vector<std::string
     if (request.method == "GET") return batches_.Results(request, path[0]);
     return WrongMethod(request, "GET");
   }
+  if (action == "events") {
+    if (request.method == "GET") return batches_.Events(request, path[0]);
+    return WrongMethod(request, "GET");
+  }
   if (action != "cancel" && action != "pause" && action != "resume") return UnknownRoute(request);
   if (request.method != "POST") return WrongMethod(request, "POST");
-  if (action == "cancel") return batches_.Cancel(path[0]);
-  return batches_.Control(path[0],
+  if (action == "cancel") return batches_.Cancel(request, path[0]);
+  return batches_.Control(request, path[0],
                           action == "pause" ? JobCommand::Kind::kPause : JobCommand::Kind::kResume);
 }
 
@@ -175,7 +200,7 @@ HttpReply Api::HandleUploads(HttpRequest& request, const std::vector<std::string
   if (path.empty()) return uploads_.Create(request);
   if (action == "parts") return uploads_.AddPart(request, path[0]);
   if (action == "complete") return uploads_.Complete(request, path[0]);
-  return uploads_.Cancel(path[0]);
+  return uploads_.Cancel(request, path[0]);
 }
 
 HttpReply Api::HandleModels(const HttpRequest& request, const std::string& id) const {

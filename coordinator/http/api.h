@@ -6,9 +6,9 @@
 #define NIGHTSHIFT_COORDINATOR_HTTP_API_H_
 
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "coordinator/http/api_parts.h"
 #include "coordinator/http/batches_api.h"
 #include "coordinator/http/files_api.h"
@@ -16,6 +16,9 @@
 #include "coordinator/http/uploads_api.h"
 
 namespace nightshift {
+
+// How long a batch that never became a job (refused, or cancelled before) can still be asked for.
+inline constexpr absl::Duration kBatchWithoutJobMemory = absl::Hours(30 * 24);
 
 class Api {
  public:
@@ -29,6 +32,8 @@ class Api {
   absl::Status Sweep() const;
 
  private:
+  // Whether the caller's role is for such a request; otherwise `refusal` is filled.
+  static bool MayCall(const HttpRequest& request, HttpReply* refusal);
   HttpReply HandleFiles(HttpRequest& request, const std::vector<std::string>& path) const;
   HttpReply HandleBatches(HttpRequest& request, const std::vector<std::string>& path) const;
   HttpReply HandleUploads(HttpRequest& request, const std::vector<std::string>& path) const;
@@ -42,18 +47,19 @@ class Api {
 
 // Who is let in, before any route is looked at.
 //
-// With a token, a request must carry it. Without one everybody on this machine is let in, and their
-// browsers with them: so pages of other origins, and names that only pretend to be this machine,
-// are kept out.
+// With tokens, a request must carry one, and its tenant must be within its rate. Without them
+// everybody on this machine is let in, and their browsers with them: so pages of other origins, and
+// names that only pretend to be this machine, are kept out.
 class Gate {
  public:
-  explicit Gate(std::string token) : token_(std::move(token)) {}
+  // `access` must outlive it.
+  explicit Gate(const Access& access) : access_(access) {}
 
-  // True when the request may go on; otherwise `refusal` is filled.
-  bool Admits(const HttpRequest& request, HttpReply* refusal) const;
+  // True when the request may go on, with its caller set; otherwise `refusal` is filled.
+  bool Admits(HttpRequest& request, HttpReply* refusal) const;
 
  private:
-  const std::string token_;
+  const Access& access_;
 };
 
 HttpReply UnknownRoute(const HttpRequest& request);

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "coordinator/core/tenant.h"
 #include "coordinator/http/api_reply.h"
 #include "coordinator/jobs/row_walk.h"
 #include "storage/keys.h"
@@ -32,13 +33,15 @@ v1::Endpoint FirstEndpoint(const Store& store, JobNumber job) {
 
 }  // namespace
 
-absl::StatusOr<BatchView> LoadBatch(const ApiParts& parts, absl::string_view id) {
+absl::StatusOr<BatchView> LoadBatch(const ApiParts& parts, const Caller& caller,
+                                    absl::string_view id) {
   const std::string job_id = JobIdOfBatch(id);
   if (job_id.empty()) return NoSuchBatch(id);
   BatchView view;
   if (absl::StatusOr<v1::BatchRecord> record = parts.batches->Find(id); record.ok()) {
     view.has_record = true;
     view.record = *std::move(record);
+    if (!caller.Sees(view.record.tenant())) return NoSuchBatch(id);
   }
   const absl::StatusOr<JobNumber> job = parts.dispatcher->FindJob(job_id);
   if (job.ok()) {
@@ -52,10 +55,13 @@ absl::StatusOr<BatchView> LoadBatch(const ApiParts& parts, absl::string_view id)
       if (!view.has_record) view.job_endpoint = FirstEndpoint(*parts.store, *job);
     }
   }
-  if (view.has_job) return view;
+  if (view.has_job) {
+    if (!caller.Sees(TenantOf(view.job_record))) return NoSuchBatch(id);
+    return view;
+  }
   if (!view.has_record) return NoSuchBatch(id);
   if (view.record.phase() == v1::BATCH_PHASE_MADE) {
-    if (const absl::Status status = parts.batches->Remove(id); !status.ok()) {
+    if (const absl::Status status = parts.batches->Remove({std::string(id)}); !status.ok()) {
       LogWarning("the record of a deleted batch stays for now: ", status.ToString());
     }
     return NoSuchBatch(id);
@@ -64,6 +70,10 @@ absl::StatusOr<BatchView> LoadBatch(const ApiParts& parts, absl::string_view id)
     ASSIGN_OR_RETURN(view.errors, parts.batches->Errors(id));
   }
   return view;
+}
+
+FileOwner OwnerOf(const ApiParts& parts, const Caller& caller) {
+  return {caller.tenant, parts.access->FileBytesMax(caller)};
 }
 
 bool TakePage(const HttpRequest& request, std::vector<ListEntry> entries, int limit_default,

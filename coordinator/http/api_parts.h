@@ -2,6 +2,7 @@
 #ifndef NIGHTSHIFT_COORDINATOR_HTTP_API_PARTS_H_
 #define NIGHTSHIFT_COORDINATOR_HTTP_API_PARTS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
+#include "coordinator/access/access.h"
 #include "coordinator/commit/command_sink.h"
 #include "coordinator/core/dispatcher.h"
 #include "coordinator/http/batch_maker.h"
@@ -31,10 +33,18 @@ struct ApiParts {
   BatchTable* batches;
   BatchMaker* maker;
   OutputFiles* outputs;
+  // Set when what takes long has to give up.
+  const std::atomic<bool>* stopping;
+  const Access* access;
 };
 
-// The batch of that id, whoever made it. NotFound also when its job has been deleted.
-absl::StatusOr<BatchView> LoadBatch(const ApiParts& parts, absl::string_view id);
+// The batch of that id, whoever made it. NotFound also when its job has been deleted, and when it
+// is another tenant's.
+absl::StatusOr<BatchView> LoadBatch(const ApiParts& parts, const Caller& caller,
+                                    absl::string_view id);
+
+// Whose a file is that the caller makes now, and how much there may be of them.
+FileOwner OwnerOf(const ApiParts& parts, const Caller& caller);
 
 // What a list is ordered by.
 struct ListEntry {

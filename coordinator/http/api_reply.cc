@@ -1,9 +1,12 @@
 #include "coordinator/http/api_reply.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
+#include "coordinator/access/access.h"
 
 namespace nightshift {
 namespace {
@@ -12,6 +15,7 @@ constexpr int kBadRequest = 400;
 constexpr int kNotFound = 404;
 constexpr int kConflict = 409;
 constexpr int kPayloadTooLarge = 413;
+constexpr int kTooManyRequests = 429;
 constexpr int kInternal = 500;
 constexpr int kUnavailable = 503;
 constexpr int kInsufficientStorage = 507;
@@ -54,7 +58,31 @@ HttpReply ErrorReply(const ApiError& error) {
   return reply;
 }
 
+namespace {
+
+// The truth, however long: clients that wait less try again in vain, so that a long wait is theirs
+// to plan.
+HttpReply TenantLimitReply(const absl::Status& status, absl::Duration after) {
+  ApiError error;
+  error.status = kTooManyRequests;
+  error.message = std::string(status.message());
+  error.code = "tenant_limit_exceeded";
+  error.may_retry = after <= absl::Seconds(kRetryAfterSecondsMax);
+  HttpReply reply = ErrorReply(error);
+  if (after == absl::InfiniteDuration()) return reply;
+  const int64_t ms = std::max<int64_t>(1, absl::ToInt64Milliseconds(after));
+  constexpr int64_t kMillisPerSecond = 1000;
+  reply.headers.emplace_back("retry-after", absl::StrCat((ms - 1) / kMillisPerSecond + 1));
+  reply.headers.emplace_back("retry-after-ms", absl::StrCat(ms));
+  return reply;
+}
+
+}  // namespace
+
 HttpReply ErrorReply(const absl::Status& status) {
+  if (const std::optional<absl::Duration> after = TenantRetryAfter(status); after.has_value()) {
+    return TenantLimitReply(status, *after);
+  }
   ApiError error;
   error.message = std::string(status.message());
   switch (status.code()) {
@@ -95,6 +123,15 @@ HttpReply BadParameter(absl::string_view param, absl::string_view code, std::str
   error.message = std::move(message);
   error.param = std::string(param);
   error.code = std::string(code);
+  return ErrorReply(error);
+}
+
+HttpReply TooManyConnections() {
+  ApiError error;
+  error.status = kUnavailable;
+  error.message = "Too many connections; try again.";
+  error.code = "too_many_connections";
+  error.retry_after_s = 1;
   return ErrorReply(error);
 }
 

@@ -37,6 +37,9 @@ HttpReply ErrorReply(const absl::Status& status);
 // 400 for one bad parameter: "invalid_value", "missing_required_parameter", …
 HttpReply BadParameter(absl::string_view param, absl::string_view code, std::string message);
 
+// 503 to whoever comes when all connections are taken.
+HttpReply TooManyConnections();
+
 // `json` is a whole document.
 HttpReply JsonReply(std::string json);
 

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "coordinator/http/file_lines.h"
 #include "coordinator/jobs/submission.h"
+#include "proto/limits.h"
 
 namespace nightshift {
 namespace {
@@ -126,11 +127,13 @@ absl::Status BatchMaker::Make(const std::string& id) {
   if (parts_.dispatcher->FindJob(JobIdOfBatch(id)).ok()) return Made(id);
   if (batch->cancelling_at_ms() > 0) return CancelledFirst(id);
   const absl::StatusOr<v1::FileRecord> file = parts_.files->Find(batch->input_file_id());
-  if (!file.ok() || file->purpose() != "batch") {
+  // Another tenant's is not there.
+  const bool there = file.ok() && file->tenant() == batch->tenant();
+  if (!there || file->purpose() != "batch") {
     return FailForGood(
         id, "invalid_request", "file_id",
         absl::StrCat("Cannot find file ", batch->input_file_id(),
-                     file.ok() ? " with purpose 'batch'." : ", or it has been deleted."));
+                     there ? " with purpose 'batch'." : ", or it has been deleted."));
   }
   absl::StatusOr<std::unique_ptr<OpenFile>> open = parts_.files->OpenForReading(file->id());
   if (absl::IsDataLoss(open.status())) {
@@ -179,7 +182,8 @@ BatchLineRules BatchMaker::RulesFor(const v1::BatchRecord& batch) const {
   for (const v1::WorkerStatus& worker : parts_.dispatcher->ListWorkers(parts_.clock->Now())) {
     if (worker.state() == "gone") continue;
     for (const v1::WorkerBackendStatus& backend : worker.backends()) {
-      if (backend.models().empty()) return rules;
+      // It has others that it does not tell.
+      if (backend.models().empty() || backend.models_size() >= kModelsToldMax) return rules;
       models.insert(backend.models().begin(), backend.models().end());
     }
   }
@@ -192,6 +196,7 @@ absl::Status BatchMaker::Submit(const v1::BatchRecord& batch, const OpenFile& fi
   *begin.mutable_options() = batch.options();
   SubmissionIdentity identity;
   identity.job_id = JobIdOfBatch(batch.id());
+  identity.tenant = batch.tenant();
   identity.deadline = absl::FromUnixMillis(batch.created_at_ms() + batch.window_ms());
   ASSIGN_OR_RETURN(const std::unique_ptr<Submission> submission,
                    Submission::Begin(*parts_.store, *parts_.committer, *parts_.dispatcher,

@@ -192,17 +192,15 @@ class Reader {
     return true;
   }
 
-  bool Policy(const Json& object, const std::string& prefix, const char* name,
-              v1::AnswerPolicy* out) {
-    if (Member(object, name) == nullptr) return true;
-    std::string word;
-    if (!Text(object, prefix, name, &word)) return false;
-    if (word != "keep" && word != "retry" && word != "fail") {
-      return WrongValue(prefix + name, "expected 'keep', 'retry' or 'fail'.");
+  bool TakeLabels(const Json& own) {
+    const Json* const labels = Member(own, "labels");
+    if (labels == nullptr) return true;
+    if (!labels->is_object()) return WrongType("nightshift.labels", "an object", *labels);
+    for (const auto& [key, value] : labels->items()) {
+      if (key.empty()) return WrongValue("nightshift.labels", "a label has no name.");
+      if (!value.is_string()) return WrongType("nightshift.labels." + key, "a string", value);
+      (*record_.mutable_options()->mutable_labels())[key] = value.get<std::string>();
     }
-    *out = word == "retry"  ? v1::ANSWER_POLICY_RETRY
-           : word == "fail" ? v1::ANSWER_POLICY_FAIL
-                            : v1::ANSWER_POLICY_KEEP;
     return true;
   }
 
@@ -215,8 +213,9 @@ class Reader {
     const std::string prefix = "nightshift.";
     for (const auto& [key, value] : own->items()) {
       static constexpr absl::string_view kKnown[] = {
-          "name",          "priority",        "max_attempts", "budget_usd",
-          "budget_tokens", "request_timeout", "on_truncated", "on_empty"};
+          "name",          "priority",        "max_attempts",       "budget_usd",
+          "budget_tokens", "request_timeout", "stop_on_error_rate", "stream",
+          "labels"};
       bool known = false;
       for (const absl::string_view name : kKnown) known = known || name == key;
       if (!known) return WrongValue(prefix + key, "there is no such option.");
@@ -241,12 +240,19 @@ class Reader {
       if (!(usd->get<double>() > 0)) return WrongValue(prefix + "budget_usd", "more than 0.");
       options.set_budget_usd(usd->get<double>());
     }
-    v1::AnswerPolicy policy = v1::ANSWER_POLICY_KEEP;
-    if (!Policy(*own, prefix, "on_truncated", &policy)) return false;
-    options.set_on_truncated(policy);
-    policy = v1::ANSWER_POLICY_KEEP;
-    if (!Policy(*own, prefix, "on_empty", &policy)) return false;
-    options.set_on_empty(policy);
+    if (const Json* const rate = Member(*own, "stop_on_error_rate"); rate != nullptr) {
+      const std::string param = prefix + "stop_on_error_rate";
+      if (!rate->is_number()) return WrongType(param, "a number", *rate);
+      if (!(rate->get<double>() > 0 && rate->get<double>() <= 1)) {
+        return WrongValue(param, "more than 0 and at most 1; 0.2 is a fifth of the answers.");
+      }
+      options.set_stop_on_error_rate(rate->get<double>());
+    }
+    if (const Json* const stream = Member(*own, "stream"); stream != nullptr) {
+      if (!stream->is_boolean()) return WrongType(prefix + "stream", "a boolean", *stream);
+      options.set_stream(stream->get<bool>());
+    }
+    if (!TakeLabels(*own)) return false;
     if (Member(*own, "request_timeout") == nullptr) return true;
     std::string timeout;
     if (!Text(*own, prefix, "request_timeout", &timeout)) return false;

@@ -18,6 +18,14 @@ std::string WithPrefix(absl::string_view id, absl::string_view from, absl::strin
   return absl::StrCat(to, id);
 }
 
+// What by_key_ and by_body_ find a batch by. No tenant's name has a LF.
+std::string KeyOf(const v1::BatchRecord& record) {
+  return absl::StrCat(record.tenant(), "\n", record.idempotency_key());
+}
+std::string BodyOf(const v1::BatchRecord& record) {
+  return absl::StrCat(record.tenant(), "\n", record.body_hash());
+}
+
 absl::Status NoSuchBatch(absl::string_view id) {
   return absl::NotFoundError(absl::StrCat("No batch found with id '", id, "'."));
 }
@@ -53,9 +61,9 @@ absl::Status BatchTable::Load() {
 }
 
 void BatchTable::Index(const v1::BatchRecord& record) {
-  if (!record.idempotency_key().empty()) by_key_[record.idempotency_key()] = record.id();
+  if (!record.idempotency_key().empty()) by_key_[KeyOf(record)] = record.id();
   // Rows are read in the order of their ids, which is not that of their age.
-  const auto [place, is_new] = by_body_.try_emplace(record.body_hash(), record.id());
+  const auto [place, is_new] = by_body_.try_emplace(BodyOf(record), record.id());
   if (is_new) return;
   const auto other = batches_.find(place->second);
   if (other == batches_.end() || other->second.created_at_ms() <= record.created_at_ms()) {
@@ -66,11 +74,11 @@ void BatchTable::Index(const v1::BatchRecord& record) {
 std::string BatchTable::Earlier(const v1::BatchRecord& record, bool is_retry,
                                 int64_t now_ms) const {
   if (!record.idempotency_key().empty()) {
-    const auto found = by_key_.find(record.idempotency_key());
+    const auto found = by_key_.find(KeyOf(record));
     return found != by_key_.end() && batches_.contains(found->second) ? found->second : "";
   }
   if (!is_retry) return "";
-  const auto found = by_body_.find(record.body_hash());
+  const auto found = by_body_.find(BodyOf(record));
   if (found == by_body_.end()) return "";
   const auto batch = batches_.find(found->second);
   const bool recent = batch != batches_.end() && now_ms - batch->second.created_at_ms() <=
@@ -79,7 +87,8 @@ std::string BatchTable::Earlier(const v1::BatchRecord& record, bool is_retry,
 }
 
 absl::StatusOr<v1::BatchRecord> BatchTable::Create(v1::BatchRecord record, bool is_retry,
-                                                   bool* created) {
+                                                   bool* created,
+                                                   absl::FunctionRef<absl::Status()> may_make) {
   *created = false;
   MutexLock commit_lock(&commit_mutex_);
   const absl::Time now = clock_.WallNow();
@@ -94,6 +103,7 @@ absl::StatusOr<v1::BatchRecord> BatchTable::Create(v1::BatchRecord record, bool 
                        " already, from other parameters; use a new key for a new batch."));
     }
   }
+  RETURN_IF_ERROR(may_make());
   record.set_id(BatchIdOfJob(NewJobId(now, random_)));
   last_created_ms_ = std::max(absl::ToUnixMillis(now), last_created_ms_ + 1);
   record.set_created_at_ms(last_created_ms_);
@@ -107,15 +117,9 @@ absl::StatusOr<v1::BatchRecord> BatchTable::Create(v1::BatchRecord record, bool 
 }
 
 absl::Status BatchTable::Write(const v1::BatchRecord& record, const v1::BatchErrors* errors) {
-  std::string key = RowKey(kBatchRows, record.id());
-  std::string value = EncodeRecord(key, record);
   WriteSet writes;
-  writes.Put(Family::kFiles, std::move(key), std::move(value));
-  if (errors != nullptr) {
-    std::string error_key = RowKey(kBatchErrorRows, record.id());
-    std::string error_value = EncodeRecord(error_key, *errors);
-    writes.Put(Family::kFiles, std::move(error_key), std::move(error_value));
-  }
+  PutRow(kBatchRows, record.id(), record, writes);
+  if (errors != nullptr) PutRow(kBatchErrorRows, record.id(), *errors, writes);
   return store_.Commit(std::move(writes));
 }
 
@@ -131,7 +135,7 @@ std::vector<BatchTable::Summary> BatchTable::List() const {
   MutexLock lock(&mutex_);
   list.reserve(batches_.size());
   for (const auto& [id, record] : batches_) {
-    list.push_back({id, record.created_at_ms(), record.phase()});
+    list.push_back({id, record.created_at_ms(), record.phase(), record.tenant()});
   }
   return list;
 }
@@ -185,20 +189,40 @@ absl::StatusOr<v1::BatchErrors> BatchTable::Errors(absl::string_view id) const {
   return errors;
 }
 
-absl::Status BatchTable::Remove(absl::string_view id) {
+absl::Status BatchTable::Remove(const std::vector<std::string>& ids) {
   MutexLock commit_lock(&commit_mutex_);
   WriteSet writes;
-  writes.Delete(Family::kFiles, RowKey(kBatchRows, id));
-  writes.Delete(Family::kFiles, RowKey(kBatchErrorRows, id));
+  for (const std::string& id : ids) {
+    writes.Delete(Family::kFiles, RowKey(kBatchRows, id));
+    writes.Delete(Family::kFiles, RowKey(kBatchErrorRows, id));
+  }
   RETURN_IF_ERROR(store_.Commit(std::move(writes)));
   MutexLock lock(&mutex_);
-  const auto found = batches_.find(std::string(id));
-  if (found == batches_.end()) return absl::OkStatus();
-  by_key_.erase(found->second.idempotency_key());
-  const auto body = by_body_.find(found->second.body_hash());
-  if (body != by_body_.end() && body->second == found->first) by_body_.erase(body);
-  batches_.erase(found);
+  for (const std::string& id : ids) Forget(id);
   return absl::OkStatus();
+}
+
+void BatchTable::Forget(const std::string& id) {
+  const auto found = batches_.find(id);
+  if (found == batches_.end()) return;
+  const auto erase = [&id](std::map<std::string, std::string>& index, const std::string& key) {
+    const auto entry = index.find(key);
+    if (entry != index.end() && entry->second == id) index.erase(entry);
+  };
+  erase(by_key_, KeyOf(found->second));
+  erase(by_body_, BodyOf(found->second));
+  batches_.erase(found);
+}
+
+std::vector<std::string> BatchTable::EndedBefore(int64_t ms) const {
+  std::vector<std::string> ids;
+  MutexLock lock(&mutex_);
+  for (const auto& [id, record] : batches_) {
+    const bool without_job =
+        record.phase() == v1::BATCH_PHASE_FAILED || record.phase() == v1::BATCH_PHASE_CANCELLED;
+    if (without_job && record.ended_at_ms() < ms) ids.push_back(id);
+  }
+  return ids;
 }
 
 }  // namespace nightshift

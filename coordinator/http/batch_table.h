@@ -42,8 +42,10 @@ class BatchTable {
 
   // Makes a batch of `record`, or returns the one that was made before of the same idempotency key,
   // or, with `is_retry`, of the same body lately. FailedPrecondition when the key was used with
-  // another body. Id, time and phase are set here.
-  absl::StatusOr<v1::BatchRecord> Create(v1::BatchRecord record, bool is_retry, bool* created);
+  // another body. Id, time and phase are set here. Tenants know nothing of each other's batches.
+  // `may_make` is asked before a new one is made, one at a time; its error is the answer.
+  absl::StatusOr<v1::BatchRecord> Create(v1::BatchRecord record, bool is_retry, bool* created,
+                                         absl::FunctionRef<absl::Status()> may_make);
 
   absl::StatusOr<v1::BatchRecord> Find(absl::string_view id) const;
 
@@ -51,6 +53,7 @@ class BatchTable {
     std::string id;
     int64_t created_at_ms = 0;
     v1::BatchPhase phase = v1::BATCH_PHASE_UNSPECIFIED;
+    std::string tenant;
   };
   // In no order.
   std::vector<Summary> List() const;
@@ -64,12 +67,16 @@ class BatchTable {
   // The input was refused.
   absl::Status Fail(absl::string_view id, const v1::BatchErrors& errors);
   absl::StatusOr<v1::BatchErrors> Errors(absl::string_view id) const;
-  absl::Status Remove(absl::string_view id);
+  // Those that ended without a job (refused, or cancelled before there was one) before that time.
+  std::vector<std::string> EndedBefore(int64_t ms) const;
+  // In one commit.
+  absl::Status Remove(const std::vector<std::string>& ids);
 
  private:
   BatchTable(Store& store, Clock& clock);
   absl::Status Load();
   void Index(const v1::BatchRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The id of the batch that the same request made before; empty when there is none.
   std::string Earlier(const v1::BatchRecord& record, bool is_retry, int64_t now_ms) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

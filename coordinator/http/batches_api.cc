@@ -8,7 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "coordinator/http/api_reply.h"
+#include "coordinator/http/batch_events.h"
 #include "coordinator/http/batch_request.h"
+#include "coordinator/jobs/open_jobs.h"
 #include "coordinator/jobs/output_reader.h"
 
 namespace nightshift {
@@ -59,28 +61,45 @@ HttpReply BatchesApi::Create(HttpRequest& request) const {
   if (const absl::Status room = parts_.dispatcher->TakesNewJobs(); !room.ok()) {
     return ErrorReply(room);
   }
-  if (record.options().name().empty()) {
-    const absl::StatusOr<v1::FileRecord> file = parts_.files->Find(record.input_file_id());
-    if (file.ok()) record.mutable_options()->set_name(file->filename());
+  record.set_tenant(request.caller.tenant);
+  const absl::StatusOr<v1::FileRecord> file = parts_.files->Find(record.input_file_id());
+  if (file.ok() && request.caller.Sees(file->tenant())) {
+    // Who sees all tenants makes the batch where its file is.
+    record.set_tenant(file->tenant());
+    if (record.options().name().empty()) record.mutable_options()->set_name(file->filename());
   }
   bool created = false;
-  const absl::StatusOr<v1::BatchRecord> batch =
-      parts_.batches->Create(std::move(record), IsRetry(request), &created);
+  const absl::StatusOr<v1::BatchRecord> batch = parts_.batches->Create(
+      std::move(record), IsRetry(request), &created, [&] { return CheckOpenJobs(request.caller); });
   if (!batch.ok()) return ErrorReply(batch.status());
   if (created) parts_.maker->Add(batch->id());
-  return Get(batch->id());
+  return Get(request, batch->id());
+}
+
+// With the batches whose input is still being looked at, which have no job yet.
+absl::Status BatchesApi::CheckOpenJobs(const Caller& caller) const {
+  if (!parts_.access->limits_open_jobs(caller)) return absl::OkStatus();
+  const OpenJobs open = CountOpenJobs(*parts_.dispatcher, caller.tenant, parts_.clock->Now());
+  int64_t validating = 0;
+  for (const BatchTable::Summary& batch : parts_.batches->List()) {
+    if (batch.phase == v1::BATCH_PHASE_VALIDATING && batch.tenant == caller.tenant &&
+        !parts_.dispatcher->FindJob(JobIdOfBatch(batch.id)).ok()) {
+      ++validating;
+    }
+  }
+  return parts_.access->CheckOpenJobs(caller, open.count + validating, open.first_end);
 }
 
 HttpReply BatchesApi::List(const HttpRequest& request) const {
   std::map<std::string, ListEntry> batches;
   for (BatchTable::Summary& summary : parts_.batches->List()) {
+    if (!request.caller.Sees(summary.tenant)) continue;
     batches[summary.id] = {summary.created_at_ms, summary.id};
   }
-  for (const JobNumber job : parts_.dispatcher->ListJobs()) {
-    const absl::StatusOr<v1::JobRecord> record = parts_.dispatcher->GetRecord(job);
-    if (!record.ok()) continue;  // deleted meanwhile
-    const std::string id = BatchIdOfJob(record->id());
-    batches.try_emplace(id, ListEntry{record->created_at_ms(), id});
+  for (const Dispatcher::JobHead& head : parts_.dispatcher->ListHeads()) {
+    if (!request.caller.Sees(head.tenant)) continue;
+    const std::string id = BatchIdOfJob(head.id);
+    batches.try_emplace(id, ListEntry{head.created_at_ms, id});
   }
   std::vector<ListEntry> entries;
   entries.reserve(batches.size());
@@ -92,7 +111,7 @@ HttpReply BatchesApi::List(const HttpRequest& request) const {
   }
   std::vector<std::string> objects;
   for (const ListEntry& entry : page.entries) {
-    const absl::StatusOr<BatchView> view = LoadBatch(parts_, entry.id);
+    const absl::StatusOr<BatchView> view = LoadBatch(parts_, request.caller, entry.id);
     if (view.ok()) {
       objects.push_back(BatchObject(*view));
     } else if (!absl::IsNotFound(view.status())) {
@@ -102,16 +121,16 @@ HttpReply BatchesApi::List(const HttpRequest& request) const {
   return ListReply(objects, page);
 }
 
-HttpReply BatchesApi::Get(const std::string& id) const {
-  const absl::StatusOr<BatchView> view = LoadBatch(parts_, id);
+HttpReply BatchesApi::Get(const HttpRequest& request, const std::string& id) const {
+  const absl::StatusOr<BatchView> view = LoadBatch(parts_, request.caller, id);
   return view.ok() ? JsonReply(BatchObject(*view)) : ErrorReply(view.status());
 }
 
-HttpReply BatchesApi::Cancel(const std::string& id) const {
-  const absl::StatusOr<BatchView> view = LoadBatch(parts_, id);
+HttpReply BatchesApi::Cancel(const HttpRequest& request, const std::string& id) const {
+  const absl::StatusOr<BatchView> view = LoadBatch(parts_, request.caller, id);
   if (!view.ok()) return ErrorReply(view.status());
   const std::string status = BatchStatusOf(*view);
-  if (status == "cancelling" || status == "cancelled") return Get(id);
+  if (status == "cancelling" || status == "cancelled") return Get(request, id);
   if (status == "completed" || status == "failed" || status == "expired") {
     return CannotDo("cancel", status);
   }
@@ -125,13 +144,13 @@ HttpReply BatchesApi::Cancel(const std::string& id) const {
   }
   // Looked for again: should there be a job by now, its maker may not have seen the note.
   if (parts_.dispatcher->FindJob(JobIdOfBatch(id)).ok()) {
-    return Control(id, JobCommand::Kind::kCancel);
+    return Control(request, id, JobCommand::Kind::kCancel);
   }
-  return Get(id);
+  return Get(request, id);
 }
 
 HttpReply BatchesApi::Results(const HttpRequest& request, const std::string& id) const {
-  const absl::StatusOr<BatchView> view = LoadBatch(parts_, id);
+  const absl::StatusOr<BatchView> view = LoadBatch(parts_, request.caller, id);
   if (!view.ok()) return ErrorReply(view.status());
   const std::string* const limit_text = request.Query("limit");
   int limit = kResultsDefault;
@@ -180,8 +199,37 @@ HttpReply BatchesApi::Results(const HttpRequest& request, const std::string& id)
   return reply;
 }
 
-HttpReply BatchesApi::Control(const std::string& id, JobCommand::Kind kind) const {
-  const absl::StatusOr<BatchView> view = LoadBatch(parts_, id);
+HttpReply BatchesApi::Events(const HttpRequest& request, const std::string& id) const {
+  const std::string* place = request.Header("last-event-id");
+  if (place == nullptr) place = request.Query("after");
+  absl::StatusOr<std::shared_ptr<BatchEvents>> events = BatchEvents::Create(
+      parts_, request.caller, id, place == nullptr ? "" : *place, event_streams_);
+  if (absl::IsInvalidArgument(events.status())) {
+    return BadParameter("after", "invalid_value",
+                        "Invalid 'after' (or Last-Event-ID): it is no id of this batch's events.");
+  }
+  if (absl::IsResourceExhausted(events.status())) {
+    ApiError error;
+    error.status = 503;
+    error.message = std::string(events.status().message());
+    error.code = "too_many_streams";
+    error.retry_after_s = 5;
+    return ErrorReply(error);
+  }
+  if (!events.ok()) return ErrorReply(events.status());
+  HttpReply reply;
+  reply.content_type = "text/event-stream";
+  // A proxy must not wait for more.
+  reply.headers.emplace_back("Cache-Control", "no-cache");
+  reply.headers.emplace_back("X-Accel-Buffering", "no");
+  reply.source = *std::move(events);
+  reply.source_bytes = HttpReply::kUnknownBytes;
+  return reply;
+}
+
+HttpReply BatchesApi::Control(const HttpRequest& request, const std::string& id,
+                              JobCommand::Kind kind) const {
+  const absl::StatusOr<BatchView> view = LoadBatch(parts_, request.caller, id);
   if (!view.ok()) return ErrorReply(view.status());
   const absl::string_view what = kind == JobCommand::Kind::kCancel  ? "cancel"
                                  : kind == JobCommand::Kind::kPause ? "pause"
@@ -194,10 +242,10 @@ HttpReply BatchesApi::Control(const std::string& id, JobCommand::Kind kind) cons
   if (kind == JobCommand::Kind::kPause) command.reason = v1::PAUSE_REASON_USER;
   const absl::Status status = parts_.committer->Execute(std::move(command));
   if (absl::IsFailedPrecondition(status)) {
-    const absl::StatusOr<BatchView> now = LoadBatch(parts_, id);
+    const absl::StatusOr<BatchView> now = LoadBatch(parts_, request.caller, id);
     return now.ok() ? CannotDo(what, BatchStatusOf(*now)) : ErrorReply(now.status());
   }
-  return status.ok() ? Get(id) : ErrorReply(status);
+  return status.ok() ? Get(request, id) : ErrorReply(status);
 }
 
 }  // namespace nightshift

@@ -17,6 +17,8 @@
 #include "base/json_problem.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "coordinator/access/access.h"
+#include "coordinator/http/output_files.h"
 #include "coordinator/http/rows.h"
 #include "storage/record.h"
 
@@ -81,12 +83,19 @@ absl::StatusOr<size_t> OpenFile::ReadAt(int64_t offset, char* out, size_t size) 
   return done;
 }
 
-FileUpload::FileUpload(FileTable& table, std::string id, int64_t created_at_ms, int fd)
-    : table_(table), id_(std::move(id)), created_at_ms_(created_at_ms), fd_(fd) {}
+FileUpload::FileUpload(FileTable& table, FileOwner owner, std::string id, int64_t created_at_ms,
+                       int fd)
+    : table_(table),
+      owner_(std::move(owner)),
+      id_(std::move(id)),
+      created_at_ms_(created_at_ms),
+      fd_(fd) {}
 
 FileUpload::~FileUpload() {
   if (fd_ >= 0) close(fd_);
-  if (!kept_) unlink(PartPath().c_str());
+  if (kept_) return;
+  unlink(PartPath().c_str());
+  table_.Uncount(owner_.tenant, counted_);
 }
 
 std::string FileUpload::PartPath() const { return absl::StrCat(table_.PathOf(id_), kPartSuffix); }
@@ -98,6 +107,8 @@ absl::Status FileUpload::Write(absl::string_view bytes) {
 
 absl::Status FileUpload::Flush() {
   absl::string_view left = buffer_;
+  RETURN_IF_ERROR(table_.Count(owner_, static_cast<int64_t>(left.size())));
+  counted_ += static_cast<int64_t>(left.size());
   while (!left.empty()) {
     const ssize_t written = write(fd_, left.data(), left.size());
     if (written < 0 && errno == EINTR) continue;
@@ -122,6 +133,7 @@ absl::StatusOr<v1::FileRecord> FileUpload::Finish(absl::string_view filename,
   record.set_filename(CleanFileName(filename));
   record.set_purpose(purpose.data(), purpose.size());
   record.set_bytes(bytes_);
+  record.set_tenant(owner_.tenant);
   record.set_created_at_ms(created_at_ms_);
   if (lifetime_s > 0) record.set_expires_at_ms(created_at_ms_ + lifetime_s * 1000);
   const std::string path = table_.PathOf(id_);
@@ -131,6 +143,7 @@ absl::StatusOr<v1::FileRecord> FileUpload::Finish(absl::string_view filename,
   if (status.ok()) status = table_.Keep(record);
   if (!status.ok()) {
     unlink(path.c_str());
+    table_.Uncount(owner_.tenant, counted_);
     return status;
   }
   return record;
@@ -153,6 +166,7 @@ absl::Status FileTable::Load() {
     v1::FileRecord record;
     RETURN_IF_ERROR(DecodeRecord(key, value, &record));
     MutexLock lock(&mutex_);
+    bytes_[record.tenant()] += record.bytes();
     files_[record.id()] = std::move(record);
     return absl::OkStatus();
   });
@@ -194,7 +208,7 @@ std::string FileTable::NewId(int64_t now_ms) {
 
 std::string FileTable::PathOf(absl::string_view id) const { return absl::StrCat(folder_, "/", id); }
 
-absl::StatusOr<std::unique_ptr<FileUpload>> FileTable::Begin() {
+absl::StatusOr<std::unique_ptr<FileUpload>> FileTable::Begin(FileOwner owner) {
   {
     MutexLock lock(&mutex_);
     if (files_.size() >= kFilesMax) {
@@ -207,15 +221,45 @@ absl::StatusOr<std::unique_ptr<FileUpload>> FileTable::Begin() {
   const std::string path = absl::StrCat(PathOf(id), kPartSuffix);
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return FileError("cannot make", path);
-  return std::unique_ptr<FileUpload>(new FileUpload(*this, std::move(id), now_ms, fd));
+  return std::unique_ptr<FileUpload>(
+      new FileUpload(*this, std::move(owner), std::move(id), now_ms, fd));
+}
+
+absl::Status FileTable::Count(const FileOwner& owner, int64_t bytes) {
+  MutexLock lock(&mutex_);
+  int64_t& used = bytes_[owner.tenant];
+  if (owner.bytes_max > 0 && used + bytes > owner.bytes_max) {
+    return TenantLimitError(absl::StrCat("it has ", used, " bytes in files, and ", owner.bytes_max,
+                                         " are allowed. Files that are deleted make room."),
+                            ExpiryOf(owner.tenant, used + bytes - owner.bytes_max));
+  }
+  used += bytes;
+  return absl::OkStatus();
+}
+
+void FileTable::Uncount(const std::string& tenant, int64_t bytes) {
+  MutexLock lock(&mutex_);
+  bytes_[tenant] -= bytes;
+}
+
+absl::Duration FileTable::ExpiryOf(const std::string& tenant, int64_t bytes) const {
+  std::vector<std::pair<int64_t, int64_t>> ends;
+  for (const auto& [id, record] : files_) {
+    if (record.tenant() == tenant && record.expires_at_ms() > 0) {
+      ends.emplace_back(record.expires_at_ms(), record.bytes());
+    }
+  }
+  std::sort(ends.begin(), ends.end());
+  for (const auto& [at_ms, freed] : ends) {
+    bytes -= freed;
+    if (bytes <= 0) return absl::FromUnixMillis(at_ms) - clock_.WallNow();
+  }
+  return absl::InfiniteDuration();
 }
 
 absl::Status FileTable::Keep(const v1::FileRecord& record) {
-  std::string key = RowKey(kFileRows, record.id());
   WriteSet writes;
-  std::string value = EncodeRecord(key, record);
-  writes.ExpectAbsent(Family::kFiles, key);
-  writes.Put(Family::kFiles, std::move(key), std::move(value));
+  PutNewRow(kFileRows, record.id(), record, writes);
   RETURN_IF_ERROR(store_.Commit(std::move(writes)));
   MutexLock lock(&mutex_);
   files_[record.id()] = record;
@@ -231,7 +275,7 @@ absl::StatusOr<v1::FileRecord> FileTable::Find(absl::string_view id) const {
   MutexLock lock(&mutex_);
   const auto found = files_.find(std::string(id));
   if (found == files_.end() || Expired(found->second)) {
-    return absl::NotFoundError(absl::StrCat("No such File object: ", id));
+    return NoSuchFile(id);
   }
   return found->second;
 }
@@ -262,36 +306,47 @@ absl::StatusOr<std::unique_ptr<OpenFile>> FileTable::OpenForReading(absl::string
 
 absl::Status FileTable::Delete(absl::string_view id) {
   ASSIGN_OR_RETURN(const v1::FileRecord record, Find(id));
-  return Remove(record);
+  return Remove({record.id()});
 }
 
-absl::Status FileTable::Remove(const v1::FileRecord& record) {
-  const std::string key = RowKey(kFileRows, record.id());
+absl::Status FileTable::DeleteAll(const std::vector<std::string>& ids) {
+  std::vector<std::string> known;
+  for (const std::string& id : ids) {
+    if (Known(id)) known.push_back(id);
+  }
+  return known.empty() ? absl::OkStatus() : Remove(known);
+}
+
+absl::Status FileTable::Remove(const std::vector<std::string>& ids) {
   WriteSet writes;
-  writes.Delete(Family::kFiles, key);
+  for (const std::string& id : ids) writes.Delete(Family::kFiles, RowKey(kFileRows, id));
   RETURN_IF_ERROR(store_.Commit(std::move(writes)));
   {
     MutexLock lock(&mutex_);
-    files_.erase(record.id());
+    for (const std::string& id : ids) {
+      const auto found = files_.find(id);
+      // Somebody else may have been quicker.
+      if (found == files_.end()) continue;
+      bytes_[found->second.tenant()] -= found->second.bytes();
+      files_.erase(found);
+    }
   }
   // Should this fail, the next start finds it.
-  unlink(PathOf(record.id()).c_str());
+  for (const std::string& id : ids) unlink(PathOf(id).c_str());
   return absl::OkStatus();
 }
 
 void FileTable::Sweep() {
-  std::vector<v1::FileRecord> expired;
+  std::vector<std::string> expired;
   {
     MutexLock lock(&mutex_);
     for (const auto& [id, record] : files_) {
-      if (Expired(record)) expired.push_back(record);
+      if (Expired(record)) expired.push_back(id);
     }
   }
-  for (const v1::FileRecord& record : expired) {
-    if (const absl::Status status = Remove(record); !status.ok()) {
-      LogWarning("a file that has expired stays for now: ", status.ToString());
-      return;
-    }
+  if (expired.empty()) return;
+  if (const absl::Status status = Remove(expired); !status.ok()) {
+    LogWarning("files that have expired stay for now: ", status.ToString());
   }
 }
 

@@ -47,6 +47,13 @@ class OpenFile {
 
 class FileTable;
 
+// Whose a file is.
+struct FileOwner {
+  std::string tenant;
+  // Of all its files, those that are arriving among them; 0: any number.
+  int64_t bytes_max = 0;
+};
+
 // A file on its way in. What has been written is removed with the object unless it was finished.
 // Not thread-safe.
 class FileUpload {
@@ -55,7 +62,8 @@ class FileUpload {
   FileUpload(const FileUpload&) = delete;
   FileUpload& operator=(const FileUpload&) = delete;
 
-  // ResourceExhausted when the disk is full, Unavailable when it fails.
+  // ResourceExhausted when the disk is full or the owner has too much (TenantLimitError),
+  // Unavailable when the disk fails.
   absl::Status Write(absl::string_view bytes);
   int64_t bytes() const { return bytes_ + static_cast<int64_t>(buffer_.size()); }
 
@@ -65,16 +73,18 @@ class FileUpload {
 
  private:
   friend class FileTable;
-  FileUpload(FileTable& table, std::string id, int64_t created_at_ms, int fd);
+  FileUpload(FileTable& table, FileOwner owner, std::string id, int64_t created_at_ms, int fd);
   absl::Status Flush();
   std::string PartPath() const;
 
   FileTable& table_;
+  const FileOwner owner_;
   const std::string id_;
   const int64_t created_at_ms_;
   int fd_;
   bool kept_ = false;
-  int64_t bytes_ = 0;  // on the disk's side
+  int64_t bytes_ = 0;    // on the disk's side
+  int64_t counted_ = 0;  // against the owner
   std::string buffer_;
 };
 
@@ -85,7 +95,7 @@ class FileTable {
   static absl::StatusOr<std::unique_ptr<FileTable>> Open(Store& store, Clock& clock,
                                                          std::string folder);
 
-  absl::StatusOr<std::unique_ptr<FileUpload>> Begin();
+  absl::StatusOr<std::unique_ptr<FileUpload>> Begin(FileOwner owner);
   // An id that no file has. Rises from call to call, also within a millisecond.
   std::string NewId(int64_t now_ms);
 
@@ -95,6 +105,8 @@ class FileTable {
   std::vector<v1::FileRecord> List() const;
   absl::StatusOr<std::unique_ptr<OpenFile>> OpenForReading(absl::string_view id) const;
   absl::Status Delete(absl::string_view id);
+  // All of them in one commit; those that are not there are left out.
+  absl::Status DeleteAll(const std::vector<std::string>& ids);
   // Deletes what has expired. Call now and then.
   void Sweep();
 
@@ -106,8 +118,14 @@ class FileTable {
   bool Known(const std::string& id) const;
   std::string PathOf(absl::string_view id) const;
   absl::Status Keep(const v1::FileRecord& record);
-  absl::Status Remove(const v1::FileRecord& record);
+  absl::Status Remove(const std::vector<std::string>& ids);
   bool Expired(const v1::FileRecord& record) const;
+  // Counts bytes that arrive; an error when the owner may have no more.
+  absl::Status Count(const FileOwner& owner, int64_t bytes);
+  void Uncount(const std::string& tenant, int64_t bytes);
+  // In how long so many bytes of the tenant's will have expired.
+  absl::Duration ExpiryOf(const std::string& tenant, int64_t bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Store& store_;
   Clock& clock_;
@@ -116,6 +134,8 @@ class FileTable {
   Random random_ ABSL_GUARDED_BY(mutex_);
   int64_t last_id_ms_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, v1::FileRecord, std::less<>> files_ ABSL_GUARDED_BY(mutex_);
+  // Of each tenant, those of uploads under way among them.
+  std::map<std::string, int64_t> bytes_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Whether `id` has the form of an uploaded file's: nothing else is ever made a path of.

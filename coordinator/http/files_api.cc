@@ -52,7 +52,7 @@ class UploadSource final : public HttpSource {
   std::vector<char> buffer_;
 };
 
-HttpReply NoSuchFile(const absl::Status& status) {
+HttpReply FileErrorReply(const absl::Status& status) {
   if (!absl::IsNotFound(status)) return ErrorReply(status);
   ApiError error;
   error.status = 404;
@@ -67,7 +67,8 @@ HttpReply FilesApi::Upload(HttpRequest& request) const {
   const std::string* const type = request.Header("content-type");
   const absl::StatusOr<std::string> boundary = MultipartBoundary(type == nullptr ? "" : *type);
   if (!boundary.ok()) return ErrorReply(boundary.status());
-  UploadForm form(*parts_.files, [this] { return parts_.dispatcher->TakesNewJobs(); });
+  UploadForm form(*parts_.files, OwnerOf(parts_, request.caller),
+                  [this] { return parts_.dispatcher->TakesNewJobs(); });
   MultipartParser parser(*boundary, form.Handlers());
   absl::Status status = request.body->Read(
       kUploadBytesMax, [&](absl::string_view bytes) { return parser.Feed(bytes); });
@@ -75,12 +76,13 @@ HttpReply FilesApi::Upload(HttpRequest& request) const {
   return status.ok() ? form.Finish() : ErrorReply(status);
 }
 
-absl::StatusOr<v1::FileRecord> FilesApi::OutputAsFile(const OutputFileName& name,
+absl::StatusOr<v1::FileRecord> FilesApi::OutputAsFile(const Caller& caller,
+                                                      const OutputFileName& name,
                                                       const v1::OutputFileRecord& measured) const {
   const std::string id = OutputFileId(name);
-  const absl::Status none = absl::NotFoundError(absl::StrCat("No such File object: ", id));
+  const absl::Status none = NoSuchFile(id);
   const std::string batch_id = BatchIdOfJob(name.job_id);
-  const absl::StatusOr<BatchView> view = LoadBatch(parts_, batch_id);
+  const absl::StatusOr<BatchView> view = LoadBatch(parts_, caller, batch_id);
   if (absl::IsNotFound(view.status())) return none;
   RETURN_IF_ERROR(view.status());
   const bool there = view->has_job && JobStateInfo(view->job.state()).terminal &&
@@ -98,17 +100,22 @@ absl::StatusOr<v1::FileRecord> FilesApi::OutputAsFile(const OutputFileName& name
   return file;
 }
 
-absl::StatusOr<v1::FileRecord> FilesApi::Find(const std::string& id) const {
+absl::StatusOr<v1::FileRecord> FilesApi::Find(const Caller& caller, const std::string& id,
+                                              v1::OutputFileRecord* measured) const {
   const std::optional<OutputFileName> output = ParseOutputFileId(id);
   if (!output.has_value()) {
     absl::StatusOr<v1::FileRecord> file = parts_.files->Find(id);
-    if (file.ok() && file->purpose() == kUploadPartPurpose) {
-      return absl::NotFoundError(absl::StrCat("No such File object: ", id));
+    if (file.ok() && (file->purpose() == kUploadPartPurpose || !caller.Sees(file->tenant()))) {
+      return NoSuchFile(id);
     }
     return file;
   }
-  ASSIGN_OR_RETURN(const v1::OutputFileRecord measured, parts_.outputs->Measure(*output));
-  return OutputAsFile(*output, measured);
+  // Before it is read through for a length: whether it is there for this caller at all.
+  if (!LoadBatch(parts_, caller, BatchIdOfJob(output->job_id)).ok()) return NoSuchFile(id);
+  v1::OutputFileRecord own;
+  if (measured == nullptr) measured = &own;
+  ASSIGN_OR_RETURN(*measured, parts_.outputs->Measure(*output));
+  return OutputAsFile(caller, *output, *measured);
 }
 
 HttpReply FilesApi::List(const HttpRequest& request) const {
@@ -118,7 +125,8 @@ HttpReply FilesApi::List(const HttpRequest& request) const {
     if (purpose == nullptr || record.purpose() == *purpose) files[record.id()] = std::move(record);
   };
   for (v1::FileRecord& record : parts_.files->List()) {
-    if (record.purpose() != kUploadPartPurpose) take(std::move(record));
+    if (record.purpose() == kUploadPartPurpose || !request.caller.Sees(record.tenant())) continue;
+    take(std::move(record));
   }
   // Outputs whose length nobody has asked for yet are not in the list: it would take as long as
   // reading them all.
@@ -128,7 +136,7 @@ HttpReply FilesApi::List(const HttpRequest& request) const {
         v1::OutputFileRecord measured;
         RETURN_IF_ERROR(DecodeRecord(key, value, &measured));
         if (!name.has_value()) return absl::OkStatus();
-        absl::StatusOr<v1::FileRecord> file = OutputAsFile(*name, measured);
+        absl::StatusOr<v1::FileRecord> file = OutputAsFile(request.caller, *name, measured);
         if (file.ok()) take(*std::move(file));
         return absl::OkStatus();
       });
@@ -147,14 +155,15 @@ HttpReply FilesApi::List(const HttpRequest& request) const {
   return ListReply(objects, page);
 }
 
-HttpReply FilesApi::Get(const std::string& id) const {
-  const absl::StatusOr<v1::FileRecord> file = Find(id);
-  return file.ok() ? JsonReply(FileObject(*file)) : NoSuchFile(file.status());
+HttpReply FilesApi::Get(const HttpRequest& request, const std::string& id) const {
+  const absl::StatusOr<v1::FileRecord> file = Find(request.caller, id);
+  return file.ok() ? JsonReply(FileObject(*file)) : FileErrorReply(file.status());
 }
 
 HttpReply FilesApi::Content(const HttpRequest& request, const std::string& id) const {
-  const absl::StatusOr<v1::FileRecord> file = Find(id);
-  if (!file.ok()) return NoSuchFile(file.status());
+  v1::OutputFileRecord measured;
+  const absl::StatusOr<v1::FileRecord> file = Find(request.caller, id, &measured);
+  if (!file.ok()) return FileErrorReply(file.status());
   const std::string* const wanted = request.Header("range");
   const ByteRange range = ParseByteRange(wanted == nullptr ? "" : *wanted, file->bytes());
   HttpReply reply;
@@ -179,22 +188,20 @@ HttpReply FilesApi::Content(const HttpRequest& request, const std::string& id) c
   if (range.length == 0) return reply;
   reply.source_bytes = range.length;
   if (const std::optional<OutputFileName> output = ParseOutputFileId(id); output.has_value()) {
-    const absl::StatusOr<v1::OutputFileRecord> measured = parts_.outputs->Measure(*output);
-    if (!measured.ok()) return NoSuchFile(measured.status());
-    auto source = parts_.outputs->Read(*output, *measured, range.offset, range.length);
+    auto source = parts_.outputs->Read(*output, measured, range.offset, range.length);
     if (!source.ok()) return ErrorReply(source.status());
     reply.source = *std::move(source);
     return reply;
   }
   absl::StatusOr<std::unique_ptr<OpenFile>> open = parts_.files->OpenForReading(id);
-  if (!open.ok()) return NoSuchFile(open.status());
+  if (!open.ok()) return FileErrorReply(open.status());
   reply.source = std::make_shared<UploadSource>(*std::move(open), range.offset, range.length);
   return reply;
 }
 
-HttpReply FilesApi::Delete(const std::string& id) const {
-  const absl::StatusOr<v1::FileRecord> file = Find(id);
-  if (!file.ok()) return NoSuchFile(file.status());
+HttpReply FilesApi::Delete(const HttpRequest& request, const std::string& id) const {
+  const absl::StatusOr<v1::FileRecord> file = Find(request.caller, id);
+  if (!file.ok()) return FileErrorReply(file.status());
   if (parts_.batches->IsInputOfValidating(id)) {
     ApiError error;
     error.status = 409;
@@ -207,7 +214,7 @@ HttpReply FilesApi::Delete(const std::string& id) const {
   const std::optional<OutputFileName> output = ParseOutputFileId(id);
   const absl::Status status =
       output.has_value() ? parts_.outputs->Delete(*output) : parts_.files->Delete(id);
-  if (!status.ok()) return NoSuchFile(status);
+  if (!status.ok()) return FileErrorReply(status);
   return JsonReply(absl::StrCat("{\"id\":\"", id, "\",\"object\":\"file\",\"deleted\":true}\n"));
 }
 

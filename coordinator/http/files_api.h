@@ -20,15 +20,17 @@ class FilesApi {
 
   HttpReply Upload(HttpRequest& request) const;
   HttpReply List(const HttpRequest& request) const;
-  HttpReply Get(const std::string& id) const;
+  HttpReply Get(const HttpRequest& request, const std::string& id) const;
   HttpReply Content(const HttpRequest& request, const std::string& id) const;
-  HttpReply Delete(const std::string& id) const;
+  HttpReply Delete(const HttpRequest& request, const std::string& id) const;
 
  private:
-  // An output as a file. NotFound when there is none (yet, or any more).
-  absl::StatusOr<v1::FileRecord> OutputAsFile(const OutputFileName& name,
+  // An output as a file. NotFound when there is none (yet, or any more) for this caller.
+  absl::StatusOr<v1::FileRecord> OutputAsFile(const Caller& caller, const OutputFileName& name,
                                               const v1::OutputFileRecord& measured) const;
-  absl::StatusOr<v1::FileRecord> Find(const std::string& id) const;
+  // The file of that id. With `measured`, an output's length and places to read from as well.
+  absl::StatusOr<v1::FileRecord> Find(const Caller& caller, const std::string& id,
+                                      v1::OutputFileRecord* measured = nullptr) const;
 
   const ApiParts& parts_;
 };

@@ -11,11 +11,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "base/clock.h"
+
+// Of OpenSSL.
+typedef struct ssl_ctx_st SSL_CTX;
+typedef struct ssl_st SSL;
 
 namespace nightshift {
 
@@ -31,8 +36,13 @@ inline constexpr int64_t kBodyBytesPerSecondMin = 1024;
 
 class HttpConnection final : public httplib::Stream {
  public:
-  // `fd` stays the caller's.
-  HttpConnection(int fd, Clock& clock);
+  // `fd` stays the caller's. With `tls` the bytes are encrypted; Handshake comes first.
+  HttpConnection(int fd, std::shared_ptr<SSL_CTX> tls, Clock& clock);
+  ~HttpConnection() override;
+
+  // Agrees with the client on how to encrypt; false when that fails or takes too long. Without TLS
+  // there is nothing to agree on.
+  bool Handshake(absl::Duration timeout);
 
   // Waits for the first byte of a request; false when none comes in that time or the client is
   // gone.
@@ -48,6 +58,8 @@ class HttpConnection final : public httplib::Stream {
   // The bytes of a message were not all read, or cannot be told from the next one's.
   bool must_close() const { return must_close_; }
   void MustClose() { must_close_ = true; }
+  // What is written from here on is a reply, or a part of one, with a time of its own.
+  void BeginWrite() { written_ = 0; }
 
   bool is_readable() const override { return true; }
   bool is_writable() const override;
@@ -62,9 +74,19 @@ class HttpConnection final : public httplib::Stream {
   // False when `events` did not come up in time.
   bool Await(short events, MonotonicTime until) const;
   MonotonicTime ReadDeadline() const;
-  bool Fill();
+  // Waits for bytes and takes them into the buffer.
+  enum class Got { kBytes, kEnd, kTimeout };
+  Got Fill(MonotonicTime until);
+  // Sends some of the bytes: how many, 0 when the client takes none in time, below 0 when it is
+  // gone.
+  ssize_t Send(const char* bytes, size_t size, MonotonicTime until);
+  // Waits for what TLS wants before `result` can become one; false when it wants nothing, or not in
+  // time.
+  bool AwaitTls(int result, MonotonicTime until, bool* timed_out);
 
   const int fd_;
+  const std::shared_ptr<SSL_CTX> tls_context_;
+  SSL* tls_ = nullptr;
   Clock& clock_;
   std::vector<char> buffer_;
   size_t begin_ = 0;

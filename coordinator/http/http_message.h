@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "coordinator/access/access.h"
 
 namespace nightshift {
 
@@ -37,6 +38,10 @@ struct HttpRequest {
   HttpFields query;          // decoded
   HttpFields headers;        // as sent; look with Header()
   HttpBody* body = nullptr;  // never null
+  // Who sends it, as the gate found.
+  Caller caller;
+  // Every other connection is taken: to be answered only what a supervisor needs.
+  bool crowded = false;
 
   // The first value, or nullptr. Names of headers in any case.
   const std::string* Header(absl::string_view name) const;
@@ -53,6 +58,8 @@ class HttpSource {
   // The next bytes, at least one, or nothing at the end. An error cuts the connection, so that the
   // client does not take half for the whole. The view lives until the next call.
   virtual absl::StatusOr<absl::string_view> Next() = 0;
+  // Of a source without a known length: nothing just now is not the end.
+  virtual bool MoreToCome() const { return false; }
 };
 
 struct HttpReply {
@@ -60,7 +67,9 @@ struct HttpReply {
   HttpFields headers;
   std::string content_type = "application/json";
   std::string body;
-  // Instead of `body`: exactly `source_bytes` bytes; less is an error of the source.
+  // Instead of `body`: exactly `source_bytes` bytes; less is an error of the source. With
+  // kUnknownBytes as many as come, sent in chunks.
+  static constexpr int64_t kUnknownBytes = -1;
   std::shared_ptr<HttpSource> source;
   int64_t source_bytes = 0;
 };

@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -35,17 +35,17 @@ constexpr int kListenBacklog = 1024;
 constexpr absl::Duration kKeepAlive = absl::Seconds(15);
 constexpr absl::Duration kKeepAliveWhenBusy = absl::Milliseconds(100);
 constexpr int kBusyConnections = kHttpConnectionsMax / 2;
+// A connection that has waited shorter than this is not ended for another.
+constexpr absl::Duration kWaitMin = absl::Milliseconds(200);
+// Of a crowded connection's head.
+constexpr absl::Duration kCrowdedHeadTimeout = absl::Seconds(1);
 constexpr int kRequestsPerConnectionMax = 1000;
 // Of a connection's thread.
 constexpr size_t kStackBytes = size_t{1} << 20;
 
 // To whoever comes when all connections are taken.
 std::string Refusal() {
-  ApiError error;
-  error.status = 503;
-  error.message = "Too many connections; try again.";
-  error.code = "too_many_connections";
-  const std::string body = ErrorReply(error).body;
+  const std::string body = TooManyConnections().body;
   return absl::StrCat(
       "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
       "Retry-After: 1\r\nContent-Length: ",
@@ -57,6 +57,7 @@ struct Exchange {
   HttpConnection* connection = nullptr;
   HttpFields headers;
   bool has_body = false;
+  bool crowded = false;
   std::string problem;  // the framing is wrong: nothing after the head can be trusted
   std::string request_id;
 };
@@ -132,9 +133,11 @@ void CheckFraming(const httplib::Request& request, Exchange& now) {
 
 class LibraryServer final : public HttpServer, private httplib::Server {
  public:
-  LibraryServer(Clock& clock, HttpServer::Handler handler)
-      : clock_(clock), handler_(std::move(handler)), random_(Random::FromSystem()) {
-    new_task_queue = [] { return NewThreadsOnDemand(kHttpConnectionsMax, kStackBytes); };
+  LibraryServer(TlsIdentity* tls, Clock& clock, HttpServer::Handler handler)
+      : tls_(tls), clock_(clock), handler_(std::move(handler)), random_(Random::FromSystem()) {
+    new_task_queue = [] {
+      return NewThreadsOnDemand(kHttpConnectionsMax + kHttpReserve, kStackBytes);
+    };
     // Without SO_REUSEPORT, which the library would set: a second server on the port must fail.
     set_socket_options([](socket_t socket) {
       const int on = 1;
@@ -209,7 +212,7 @@ class LibraryServer final : public HttpServer, private httplib::Server {
     {
       MutexLock lock(&mutex_);
       stopping_ = true;
-      for (const int fd : connections_) ::shutdown(fd, SHUT_RDWR);
+      for (const auto& [fd, waits_since] : connections_) ::shutdown(fd, SHUT_RDWR);
     }
     accepting_.join();
   }
@@ -246,29 +249,37 @@ class LibraryServer final : public HttpServer, private httplib::Server {
       const std::string refusal = Refusal();
       (void)!send(fd, refusal.data(), refusal.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       ::shutdown(fd, SHUT_RDWR);
-    } else if (Register(fd)) {
-      Serve(fd);
+    } else if (bool crowded = false; Register(fd, &crowded)) {
+      Serve(fd, crowded);
       Unregister(fd);
     }
     close(fd);
     return true;
   }
 
-  void Serve(int fd) {
-    HttpConnection connection(fd, clock_);
+  void Serve(int fd, bool crowded) {
+    const int requests_max = crowded ? 1 : kRequestsPerConnectionMax;
+    HttpConnection connection(fd, tls_ == nullptr ? nullptr : tls_->Current(), clock_);
     Exchange now;
     exchange = &now;
-    for (int served = 1; served <= kRequestsPerConnectionMax; ++served) {
+    SetWaiting(fd, clock_.Now());
+    const bool agreed = connection.Handshake(crowded ? kCrowdedHeadTimeout : kHeadTimeout);
+    for (int served = 1; agreed && served <= requests_max; ++served) {
       const absl::Duration patience =
-          served == 1 ? kHeadTimeout : (busy() ? kKeepAliveWhenBusy : kKeepAlive);
+          crowded ? kCrowdedHeadTimeout
+                  : (served == 1 ? kHeadTimeout : (busy() ? kKeepAliveWhenBusy : kKeepAlive));
+      SetWaiting(fd, clock_.Now());
       if (!connection.AwaitRequest(patience)) break;
       now = Exchange();
       now.connection = &connection;
       now.request_id = NewRequestId();
+      now.crowded = crowded;
       bool closed = false;
-      const bool ok =
-          process_request(connection, served == kRequestsPerConnectionMax, closed,
-                          [&](httplib::Request& request) { TakeHead(request, connection, now); });
+      const bool ok = process_request(connection, served == requests_max, closed,
+                                      [&](httplib::Request& request) {
+                                        SetWaiting(fd, MonotonicTime::Infinite());
+                                        TakeHead(request, connection, now);
+                                      });
       if (!ok || closed || connection.must_close()) break;
     }
     if (connection.must_close()) connection.DrainAndShut();
@@ -301,6 +312,7 @@ class LibraryServer final : public HttpServer, private httplib::Server {
       request.query.assign(library_request.params.begin(), library_request.params.end());
       request.headers = exchange->headers;
       request.body = &body;
+      request.crowded = exchange->crowded;
       reply = handler_(request);
     }
     if (!body.done()) exchange->connection->MustClose();
@@ -315,6 +327,7 @@ class LibraryServer final : public HttpServer, private httplib::Server {
   }
 
   static void SendSource(const HttpReply& reply, httplib::Response& response) {
+    if (reply.source_bytes == HttpReply::kUnknownBytes) return SendStream(reply, response);
     const auto send = [source = reply.source](size_t, size_t, httplib::DataSink& sink) {
       const absl::StatusOr<absl::string_view> next = source->Next();
       if (!next.ok()) LogWarning("a download was cut: ", next.status().message());
@@ -322,6 +335,24 @@ class LibraryServer final : public HttpServer, private httplib::Server {
     };
     response.set_content_provider(static_cast<size_t>(reply.source_bytes), reply.content_type,
                                   send);
+  }
+
+  static void SendStream(const HttpReply& reply, httplib::Response& response) {
+    // It may go on for ever, and nothing else follows on its connection.
+    exchange->connection->MustClose();
+    response.set_header("Connection", "close");
+    HttpConnection* const connection = exchange->connection;
+    const auto send = [source = reply.source, connection](size_t, httplib::DataSink& sink) {
+      // Each part has its own time to be taken in.
+      connection->BeginWrite();
+      const absl::StatusOr<absl::string_view> next = source->Next();
+      if (!next.ok()) LogWarning("a stream was cut: ", next.status().message());
+      if (!next.ok() || !connection->is_writable()) return false;
+      if (!next->empty()) return sink.write(next->data(), next->size());
+      if (!source->MoreToCome()) sink.done();
+      return true;
+    };
+    response.set_chunked_content_provider(reply.content_type, send);
   }
 
   std::string NewRequestId() {
@@ -334,11 +365,29 @@ class LibraryServer final : public HttpServer, private httplib::Server {
     return connections_.size() > kBusyConnections;
   }
 
-  bool Register(int fd) {
+  // False when the server ends. `crowded`: beyond the connections that others may have.
+  bool Register(int fd, bool* crowded) {
     MutexLock lock(&mutex_);
     if (stopping_) return false;
-    connections_.insert(fd);
+    *crowded = connections_.size() >= kHttpConnectionsMax && !EndLongestWaiting();
+    connections_[fd] = MonotonicTime::Infinite();
     return true;
+  }
+
+  bool EndLongestWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto longest =
+        std::min_element(connections_.begin(), connections_.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (longest == connections_.end() || longest->second + kWaitMin > clock_.Now()) return false;
+    ::shutdown(longest->first, SHUT_RDWR);
+    longest->second = MonotonicTime::Infinite();
+    return true;
+  }
+
+  // Since when it waits for a request to be whole; never while it serves one.
+  void SetWaiting(int fd, MonotonicTime since) {
+    MutexLock lock(&mutex_);
+    connections_[fd] = since;
   }
 
   // Before the descriptor is closed, or Stop() could end another connection with the same number.
@@ -347,6 +396,7 @@ class LibraryServer final : public HttpServer, private httplib::Server {
     connections_.erase(fd);
   }
 
+  TlsIdentity* const tls_;
   Clock& clock_;
   const HttpServer::Handler handler_;
   std::string address_;
@@ -356,16 +406,18 @@ class LibraryServer final : public HttpServer, private httplib::Server {
   mutable Mutex mutex_;
   Random random_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::flat_hash_set<int> connections_ ABSL_GUARDED_BY(mutex_);
+  // Each with the time since when it has waited for a request.
+  absl::flat_hash_map<int, MonotonicTime> connections_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address,
-                                                              Clock& clock, Handler handler) {
+                                                              TlsIdentity* tls, Clock& clock,
+                                                              Handler handler) {
   // A client that goes away while it is written to must not end the process.
   signal(SIGPIPE, SIG_IGN);
-  auto server = std::make_unique<LibraryServer>(clock, std::move(handler));
+  auto server = std::make_unique<LibraryServer>(tls, clock, std::move(handler));
   if (absl::Status status = server->Listen(address); !status.ok()) return status;
   return std::unique_ptr<HttpServer>(std::move(server));
 }

@@ -15,20 +15,26 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "coordinator/http/http_message.h"
+#include "coordinator/http/tls_identity.h"
 
 namespace nightshift {
 
-// Further connections are answered with 503 and closed.
+// With so many connections, one more ends the one that has waited longest for a request (half sent,
+// or not begun). Where none waits, it is served as `crowded`, and those beyond kHttpReserve of
+// these are answered with 503 and closed.
 inline constexpr int kHttpConnectionsMax = 512;
+inline constexpr int kHttpReserve = 32;
 
 class HttpServer {
  public:
   // Called on the connection's thread, many at a time; what it throws is answered with 500.
   using Handler = std::function<HttpReply(HttpRequest&)>;
 
-  // `address` is "HOST:PORT", port 0 picks one. When it cannot be listened on, what WhyCannotListen
+  // `address` is "HOST:PORT", port 0 picks one. With `tls`, which must outlive it, only HTTPS is
+  // spoken. When it cannot be listened on, what WhyCannotListen
   // (base/health_server.h) says. Whether the address may be listened on is the caller's to know.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, Clock& clock,
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address,
+                                                           TlsIdentity* tls, Clock& clock,
                                                            Handler handler);
   virtual ~HttpServer() = default;
 

@@ -1,5 +1,6 @@
 #include "coordinator/http/http_service.h"
 
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -37,13 +38,18 @@ struct OpenApi {
 class HttpServiceImpl final : public HttpService {
  public:
   HttpServiceImpl(const HttpServiceOptions& options, Clock& clock)
-      : clock_(clock), gate_(options.token) {}
+      : clock_(clock), access_(*options.access), gate_(access_) {}
   ~HttpServiceImpl() override { HttpServiceImpl::Stop(); }
 
-  absl::Status Start(const std::string& address) {
-    ASSIGN_OR_RETURN(server_, HttpServer::Start(address, clock_, [this](HttpRequest& request) {
-                       return Handle(request);
-                     }));
+  absl::Status Start(const HttpServiceOptions& options) {
+    if (options.tls.has_identity()) {
+      absl::StatusOr<std::unique_ptr<TlsIdentity>> tls = TlsIdentity::Create(options.tls, clock_);
+      if (!tls.ok()) return absl::PermissionDeniedError(tls.status().message());
+      tls_ = *std::move(tls);
+    }
+    ASSIGN_OR_RETURN(server_,
+                     HttpServer::Start(options.address, tls_.get(), clock_,
+                                       [this](HttpRequest& request) { return Handle(request); }));
     return absl::OkStatus();
   }
 
@@ -54,13 +60,13 @@ class HttpServiceImpl final : public HttpService {
     open->parts = parts;
     ASSIGN_OR_RETURN(open->files, FileTable::Open(*parts.store, clock_, parts.files_dir));
     ASSIGN_OR_RETURN(open->batches, BatchTable::Open(*parts.store, clock_));
-    open->outputs = std::make_unique<OutputFiles>(*parts.store, *parts.dispatcher);
+    open->outputs = std::make_unique<OutputFiles>(*parts.store, *parts.dispatcher, stopping_);
     open->maker = std::make_unique<BatchMaker>(
         BatchMakerParts{parts.store, parts.dispatcher, parts.committer, &clock_, open->files.get(),
                         open->batches.get(), parts.temporary_dir});
-    open->api = std::make_unique<Api>(ApiParts{parts.store, parts.dispatcher, parts.committer,
-                                               &clock_, open->files.get(), open->batches.get(),
-                                               open->maker.get(), open->outputs.get()});
+    open->api = std::make_unique<Api>(ApiParts{
+        parts.store, parts.dispatcher, parts.committer, &clock_, open->files.get(),
+        open->batches.get(), open->maker.get(), open->outputs.get(), &stopping_, &access_});
     MutexLock lock(&mutex_);
     open_ = std::move(open);
     return absl::OkStatus();
@@ -74,10 +80,7 @@ class HttpServiceImpl final : public HttpService {
     }
   }
 
-  void BeginShutdown() override {
-    MutexLock lock(&mutex_);
-    stopping_ = true;
-  }
+  void BeginShutdown() override { stopping_ = true; }
 
   void Stop() override {
     BeginShutdown();
@@ -104,6 +107,7 @@ class HttpServiceImpl final : public HttpService {
       return ready.ok() ? TextReply(200, "ready") : TextReply(kUnavailable, ready.message());
     }
     if (request.path == "/metrics") return MetricsReply();
+    if (request.crowded) return TooManyConnections();
     HttpReply refusal;
     if (!gate_.Admits(request, &refusal)) return refusal;
     if (!absl::StartsWith(request.path, "/v1/")) return UnknownRoute(request);
@@ -130,10 +134,13 @@ class HttpServiceImpl final : public HttpService {
   }
 
   Clock& clock_;
+  const Access& access_;
   const Gate gate_;
+  std::unique_ptr<TlsIdentity> tls_;
   std::unique_ptr<HttpServer> server_;
+  // Also read by what takes long, without a lock.
+  std::atomic<bool> stopping_{false};
   mutable Mutex mutex_;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<OpenApi> open_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -142,7 +149,7 @@ class HttpServiceImpl final : public HttpService {
 absl::StatusOr<std::unique_ptr<HttpService>> HttpService::Listen(const HttpServiceOptions& options,
                                                                  Clock& clock) {
   auto service = std::make_unique<HttpServiceImpl>(options, clock);
-  RETURN_IF_ERROR(service->Start(options.address));
+  RETURN_IF_ERROR(service->Start(options));
   return std::unique_ptr<HttpService>(std::move(service));
 }
 

@@ -12,6 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/tls_files.h"
+#include "coordinator/access/access.h"
 #include "coordinator/commit/command_sink.h"
 #include "coordinator/core/dispatcher.h"
 #include "coordinator/http/metrics.h"
@@ -21,8 +23,10 @@ namespace nightshift {
 
 struct HttpServiceOptions {
   std::string address;  // "HOST:PORT", port 0 picks one
-  // Asked for as "authorization: Bearer TOKEN" everywhere below /v1; empty asks for none.
-  std::string token;
+  // Asked everywhere below /v1; must outlive the service.
+  const Access* access = nullptr;
+  // With a certificate, only HTTPS is spoken.
+  TlsFiles tls = {};
 };
 
 // All must outlive the service.
@@ -37,7 +41,8 @@ struct HttpServiceParts {
 
 class HttpService {
  public:
-  // When the address cannot be listened on, what WhyCannotListen (base/health_server.h) says.
+  // PermissionDenied when the certificate cannot be used. When the address cannot be listened on,
+  // what WhyCannotListen (base/health_server.h) says.
   static absl::StatusOr<std::unique_ptr<HttpService>> Listen(const HttpServiceOptions& options,
                                                              Clock& clock);
   virtual ~HttpService() = default;

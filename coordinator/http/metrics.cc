@@ -184,8 +184,9 @@ void Metrics::Impl::ReadJobs(const Dispatcher& dispatcher, MonotonicTime now) {
   int64_t waiting = 0;
   int64_t unfinished = 0;
   double rate = 0;
-  for (const JobNumber job : dispatcher.ListJobs()) {
-    const absl::StatusOr<v1::JobStatus> status = dispatcher.GetStatus(job, now);
+  for (const Dispatcher::JobHead& head : dispatcher.ListHeads()) {
+    if (head.ended) continue;
+    const absl::StatusOr<v1::JobStatus> status = dispatcher.GetStatus(head.job, now);
     if (!status.ok() || JobStateInfo(status->state()).terminal) continue;
     const v1::Counts& counts = status->counts();
     waiting += counts.pending() + counts.retrying();

@@ -1,6 +1,7 @@
 #include "coordinator/http/output_files.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -59,11 +60,11 @@ class OutputSource final : public HttpSource {
   int64_t left_;
 };
 
-absl::Status NoSuchFile(const OutputFileName& name) {
-  return absl::NotFoundError(absl::StrCat("No such File object: ", OutputFileId(name)));
-}
-
 }  // namespace
+
+absl::Status NoSuchFile(absl::string_view id) {
+  return absl::NotFoundError(absl::StrCat("No such File object: ", id));
+}
 
 std::string OutputFileId(const OutputFileName& name) {
   return absl::StrCat(kFilePrefix, absl::StripPrefix(name.job_id, kJobIdPrefix),
@@ -107,20 +108,23 @@ absl::StatusOr<v1::OutputFileRecord> OutputFiles::Measure(const OutputFileName& 
     }
   }
   RETURN_IF_ERROR(known.status());
-  if (known->deleted()) return NoSuchFile(name);
+  if (known->deleted()) return NoSuchFile(OutputFileId(name));
   return known;
 }
 
 absl::StatusOr<v1::OutputFileRecord> OutputFiles::Count(const OutputFileName& name) const {
   const absl::StatusOr<JobNumber> job = dispatcher_.FindJob(name.job_id);
-  if (!job.ok()) return NoSuchFile(name);
+  if (!job.ok()) return NoSuchFile(OutputFileId(name));
   ASSIGN_OR_RETURN(const v1::JobRecord record, dispatcher_.GetRecord(*job));
-  if (!JobStateInfo(record.state()).terminal || record.run() != name.run) return NoSuchFile(name);
+  if (!JobStateInfo(record.state()).terminal || record.run() != name.run) {
+    return NoSuchFile(OutputFileId(name));
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<OutputReader> reader,
                    OutputReader::Create(store_, dispatcher_, RequestFor(name, "")));
   v1::OutputFileRecord counted;
   counted.add_checkpoints();
   while (true) {
+    if (stopping_) return absl::UnavailableError("The coordinator is shutting down.");
     ASSIGN_OR_RETURN(v1::OutputChunk chunk, reader->Next(kChunkBytes));
     if (chunk.lines().empty()) break;
     counted.set_bytes(counted.bytes() + static_cast<int64_t>(chunk.lines().size()));
@@ -140,20 +144,21 @@ absl::StatusOr<std::shared_ptr<HttpSource>> OutputFiles::Read(const OutputFileNa
                                                               const v1::OutputFileRecord& measured,
                                                               int64_t offset,
                                                               int64_t length) const {
-  const v1::OutputCheckpoint* from = &measured.checkpoints(0);
-  for (const v1::OutputCheckpoint& checkpoint : measured.checkpoints()) {
-    if (checkpoint.offset() <= offset) from = &checkpoint;
-  }
+  // The last one that is not behind the offset; the first is at 0.
+  const auto& checkpoints = measured.checkpoints();
+  const auto from =
+      std::prev(std::upper_bound(checkpoints.begin(), checkpoints.end(), offset,
+                                 [](int64_t wanted, const v1::OutputCheckpoint& checkpoint) {
+                                   return wanted < checkpoint.offset();
+                                 }));
   ASSIGN_OR_RETURN(std::unique_ptr<OutputReader> reader,
                    OutputReader::Create(store_, dispatcher_, RequestFor(name, from->cursor())));
   return std::make_shared<OutputSource>(std::move(reader), offset - from->offset(), length);
 }
 
 absl::Status OutputFiles::Write(const OutputFileName& name, const v1::OutputFileRecord& record) {
-  std::string key = RowKey(kOutputRows, OutputFileId(name));
-  std::string value = EncodeRecord(key, record);
   WriteSet writes;
-  writes.Put(Family::kFiles, std::move(key), std::move(value));
+  PutRow(kOutputRows, OutputFileId(name), record, writes);
   return store_.Commit(std::move(writes));
 }
 

@@ -5,10 +5,12 @@
 //   file-<12 characters of the job>-output        of its first run
 //   file-<12 characters of the job>-error-2       of its second, after a retry
 //
-// Memory: one chunk per reader. Thread-safe; one output is measured at a time.
+// Memory: one chunk per reader. Thread-safe; one output is measured at a time, and gives up when
+// the service ends.
 #ifndef NIGHTSHIFT_COORDINATOR_HTTP_OUTPUT_FILES_H_
 #define NIGHTSHIFT_COORDINATOR_HTTP_OUTPUT_FILES_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -34,17 +36,20 @@ std::string OutputFileId(const OutputFileName& name);
 // nullopt when `id` has not the form of an output's.
 std::optional<OutputFileName> ParseOutputFileId(absl::string_view id);
 
+// "No such File object: …", as clients know it.
+absl::Status NoSuchFile(absl::string_view id);
+
 class OutputFiles {
  public:
-  // The references must outlive it.
-  OutputFiles(Store& store, const Dispatcher& dispatcher)
-      : store_(store), dispatcher_(dispatcher) {}
+  // The references must outlive it. Once `stopping` is set, measuring ends with Unavailable.
+  OutputFiles(Store& store, const Dispatcher& dispatcher, const std::atomic<bool>& stopping)
+      : store_(store), dispatcher_(dispatcher), stopping_(stopping) {}
 
   // What is known of the output without reading its lines; NotFound when nothing is yet.
   absl::StatusOr<v1::OutputFileRecord> Known(const OutputFileName& name) const;
 
-  // The same, measured first when need be: as long as reading it takes. NotFound when it was
-  // deleted, or is none of an ended job's.
+  // The same, measured first when need be: as long as reading it takes, after those that came
+  // before. NotFound when it was deleted, or is none of an ended job's.
   absl::StatusOr<v1::OutputFileRecord> Measure(const OutputFileName& name);
 
   // `length` bytes from `offset` on, both within the measured length.
@@ -52,7 +57,7 @@ class OutputFiles {
                                                    const v1::OutputFileRecord& measured,
                                                    int64_t offset, int64_t length) const;
 
-  // Hides it for good; the job keeps its lines.
+  // Hides it for good; the job keeps its lines. Waits for a measuring.
   absl::Status Delete(const OutputFileName& name);
 
   // Forgets the outputs of jobs that are not there any more.
@@ -64,7 +69,10 @@ class OutputFiles {
 
   Store& store_;
   const Dispatcher& dispatcher_;
-  Mutex measure_mutex_;  // held while an output is read through: nothing else waits for it
+  const std::atomic<bool>& stopping_;
+  // Held while an output is read through. Measurings and deletions of outputs wait for it, each on
+  // its own connection's thread; downloads and everything else do not.
+  Mutex measure_mutex_;
 };
 
 }  // namespace nightshift

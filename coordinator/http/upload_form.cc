@@ -67,7 +67,7 @@ absl::Status UploadForm::BeginPart(const PartHead& head) {
   RETURN_IF_ERROR(may_go_on_());
   next_look_ = kLookBytes;
   filename_ = CleanFileName(head.filename);
-  ASSIGN_OR_RETURN(file_, table_.Begin());
+  ASSIGN_OR_RETURN(file_, table_.Begin(owner_));
   return absl::OkStatus();
 }
 

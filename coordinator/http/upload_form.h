@@ -38,8 +38,8 @@ class UploadForm {
  public:
   // `may_go_on` is asked before the file and every 16 MiB of it: an error (the disk is filling up)
   // ends the upload.
-  UploadForm(FileTable& table, std::function<absl::Status()> may_go_on)
-      : table_(table), may_go_on_(std::move(may_go_on)) {}
+  UploadForm(FileTable& table, FileOwner owner, std::function<absl::Status()> may_go_on)
+      : table_(table), owner_(std::move(owner)), may_go_on_(std::move(may_go_on)) {}
 
   // The handlers for the parser of this form's body; they must not outlive it.
   MultipartParser::Handlers Handlers();
@@ -56,6 +56,7 @@ class UploadForm {
   bool LooksLikeJsonLines() const;
 
   FileTable& table_;
+  const FileOwner owner_;
   const std::function<absl::Status()> may_go_on_;
   std::unique_ptr<FileUpload> file_;
   std::string filename_;

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "coordinator/http/api_reply.h"
 #include "coordinator/http/multipart.h"
@@ -89,18 +90,21 @@ class Md5 {
 
 }  // namespace
 
-absl::StatusOr<v1::UploadRecord> UploadsApi::Find(const std::string& id) const {
+absl::StatusOr<v1::UploadRecord> UploadsApi::Find(const Caller& caller,
+                                                  const std::string& id) const {
   const std::string key = RowKey(kUploadRows, id);
   const absl::StatusOr<std::string> value = parts_.store->Get(Family::kFiles, key);
   if (absl::IsNotFound(value.status())) return NoSuchUpload(id);
   RETURN_IF_ERROR(value.status());
   v1::UploadRecord record;
   RETURN_IF_ERROR(DecodeRecord(key, *value, &record));
+  if (!caller.Sees(record.tenant())) return NoSuchUpload(id);
   return record;
 }
 
-absl::StatusOr<v1::UploadRecord> UploadsApi::FindPending(const std::string& id) const {
-  ASSIGN_OR_RETURN(v1::UploadRecord upload, Find(id));
+absl::StatusOr<v1::UploadRecord> UploadsApi::FindPending(const Caller& caller,
+                                                         const std::string& id) const {
+  ASSIGN_OR_RETURN(v1::UploadRecord upload, Find(caller, id));
   if (upload.status() == v1::UPLOAD_STATUS_COMPLETED) {
     return absl::FailedPreconditionError(absl::StrCat("The upload ", id, " is completed."));
   }
@@ -115,11 +119,10 @@ absl::StatusOr<v1::UploadRecord> UploadsApi::FindPending(const std::string& id) 
 
 absl::Status UploadsApi::Replace(const v1::UploadRecord& before,
                                  const v1::UploadRecord& after) const {
-  std::string key = RowKey(kUploadRows, after.id());
+  const std::string key = RowKey(kUploadRows, after.id());
   WriteSet writes;
   writes.ExpectValue(Family::kFiles, key, EncodeRecord(key, before));
-  std::string value = EncodeRecord(key, after);
-  writes.Put(Family::kFiles, std::move(key), std::move(value));
+  PutRow(kUploadRows, after.id(), after, writes);
   return parts_.store->Commit(std::move(writes));
 }
 
@@ -181,21 +184,21 @@ HttpReply UploadsApi::Create(HttpRequest& request) const {
   upload.set_created_at_ms(absl::ToUnixMillis(now));
   upload.set_expires_at_ms(absl::ToUnixMillis(now + kUploadLifetime));
   upload.set_status(v1::UPLOAD_STATUS_PENDING);
-  std::string key = RowKey(kUploadRows, upload.id());
-  std::string value = EncodeRecord(key, upload);
+  upload.set_tenant(request.caller.tenant);
   WriteSet writes;
-  writes.ExpectAbsent(Family::kFiles, key);
-  writes.Put(Family::kFiles, std::move(key), std::move(value));
+  PutNewRow(kUploadRows, upload.id(), upload, writes);
   const absl::Status status = parts_.store->Commit(std::move(writes));
   return status.ok() ? Object(upload) : ErrorReply(status);
 }
 
 HttpReply UploadsApi::AddPart(HttpRequest& request, const std::string& id) const {
-  const absl::StatusOr<v1::UploadRecord> upload = FindPending(id);
+  const absl::StatusOr<v1::UploadRecord> upload = FindPending(request.caller, id);
   if (!upload.ok()) return ErrorReply(upload.status());
   const std::string* const type = request.Header("content-type");
   const absl::StatusOr<std::string> boundary = MultipartBoundary(type == nullptr ? "" : *type);
   if (!boundary.ok()) return ErrorReply(boundary.status());
+  // Also of an upload that an admin adds to.
+  const FileOwner owner = {upload->tenant(), parts_.access->FileBytesMax(request.caller)};
   std::unique_ptr<FileUpload> part;
   bool in_data = false;
   MultipartParser parser(
@@ -206,7 +209,7 @@ HttpReply UploadsApi::AddPart(HttpRequest& request, const std::string& id) const
                       return absl::InvalidArgumentError("The form has 'data' twice.");
                     }
                     RETURN_IF_ERROR(parts_.dispatcher->TakesNewJobs());
-                    ASSIGN_OR_RETURN(part, parts_.files->Begin());
+                    ASSIGN_OR_RETURN(part, parts_.files->Begin(owner));
                     return absl::OkStatus();
                   },
                   [&](absl::string_view bytes) -> absl::Status {
@@ -239,11 +242,12 @@ HttpReply UploadsApi::AddPart(HttpRequest& request, const std::string& id) const
 absl::StatusOr<v1::FileRecord> UploadsApi::Join(const v1::UploadRecord& upload,
                                                 const std::vector<std::string>& part_ids,
                                                 const std::string& md5) const {
-  ASSIGN_OR_RETURN(const std::unique_ptr<FileUpload> whole, parts_.files->Begin());
+  ASSIGN_OR_RETURN(const std::unique_ptr<FileUpload> whole, parts_.files->Begin({upload.tenant()}));
   Md5 hash;
   std::vector<char> buffer(kCopyBytes);
   for (const std::string& part_id : part_ids) {
     RETURN_IF_ERROR(parts_.dispatcher->TakesNewJobs());
+    if (*parts_.stopping) return absl::UnavailableError("The coordinator is shutting down.");
     const std::string file_id = WithPrefix(part_id, kPartPrefix, kFilePrefix);
     const absl::StatusOr<v1::FileRecord> part = parts_.files->Find(file_id);
     if (!part.ok() || part->purpose() != kUploadPartPurpose || part->filename() != upload.id()) {
@@ -289,7 +293,7 @@ HttpReply UploadsApi::Complete(HttpRequest& request, const std::string& id) cons
     }
     part_ids.push_back(part.get<std::string>());
   }
-  const absl::StatusOr<v1::UploadRecord> upload = FindPending(id);
+  const absl::StatusOr<v1::UploadRecord> upload = FindPending(request.caller, id);
   if (!upload.ok()) return ErrorReply(upload.status());
   const absl::StatusOr<v1::FileRecord> file = Join(*upload, part_ids, TextOf(body, "md5"));
   if (!file.ok()) return ErrorReply(file.status());
@@ -305,8 +309,8 @@ HttpReply UploadsApi::Complete(HttpRequest& request, const std::string& id) cons
   return Object(completed);
 }
 
-HttpReply UploadsApi::Cancel(const std::string& id) const {
-  const absl::StatusOr<v1::UploadRecord> upload = FindPending(id);
+HttpReply UploadsApi::Cancel(const HttpRequest& request, const std::string& id) const {
+  const absl::StatusOr<v1::UploadRecord> upload = FindPending(request.caller, id);
   if (!upload.ok()) return ErrorReply(upload.status());
   v1::UploadRecord cancelled = *upload;
   cancelled.set_status(v1::UPLOAD_STATUS_CANCELLED);
@@ -317,10 +321,12 @@ HttpReply UploadsApi::Cancel(const std::string& id) const {
 }
 
 void UploadsApi::RemoveParts(const std::string& id) const {
+  std::vector<std::string> ids;
   for (const v1::FileRecord& file : parts_.files->List()) {
-    if (file.purpose() == kUploadPartPurpose && file.filename() == id) {
-      (void)parts_.files->Delete(file.id());
-    }
+    if (file.purpose() == kUploadPartPurpose && file.filename() == id) ids.push_back(file.id());
+  }
+  if (const absl::Status status = parts_.files->DeleteAll(ids); !status.ok()) {
+    LogWarning("the parts of ", id, " stay until they expire: ", status.ToString());
   }
 }
 

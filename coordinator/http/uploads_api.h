@@ -37,15 +37,15 @@ class UploadsApi {
   HttpReply Create(HttpRequest& request) const;
   HttpReply AddPart(HttpRequest& request, const std::string& id) const;
   HttpReply Complete(HttpRequest& request, const std::string& id) const;
-  HttpReply Cancel(const std::string& id) const;
+  HttpReply Cancel(const HttpRequest& request, const std::string& id) const;
 
   // Forgets uploads that ended or expired kUploadMemory ago. Parts expire as files do.
   absl::Status Sweep() const;
 
  private:
-  absl::StatusOr<v1::UploadRecord> Find(const std::string& id) const;
+  absl::StatusOr<v1::UploadRecord> Find(const Caller& caller, const std::string& id) const;
   // Also FailedPrecondition when nothing more can be done with it.
-  absl::StatusOr<v1::UploadRecord> FindPending(const std::string& id) const;
+  absl::StatusOr<v1::UploadRecord> FindPending(const Caller& caller, const std::string& id) const;
   // Writes the record in place of `before`; Aborted when somebody was quicker.
   absl::Status Replace(const v1::UploadRecord& before, const v1::UploadRecord& after) const;
   // The parts put together in that order; nothing of it stays after an error.

@@ -9,6 +9,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <string>
 
 #include "absl/status/status.h"
 #include "coordinator/rpc/change_notifier.h"
@@ -30,8 +31,15 @@ struct JobCallContext {
 
 absl::Status ShuttingDown();
 
-grpc::ServerReadReactor<v1::SubmitMessage>* NewSubmitCall(JobCallContext& context,
+// Between a tenant and the token of one of its jobs; in no token itself.
+inline constexpr char kTenantMark = '\x1f';
+
+// The idempotency token as it is kept: tenants that choose the same one have different jobs.
+std::string TenantToken(const Caller& caller, const std::string& token);
+
+grpc::ServerReadReactor<v1::SubmitMessage>* NewSubmitCall(JobCallContext& context, Caller caller,
                                                           v1::SubmitReply* reply);
+// Of these two the request names a job by its whole id, one that the caller may read.
 grpc::ServerWriteReactor<v1::JobStatus>* NewWatchCall(JobCallContext& context,
                                                       const v1::WatchJobRequest& request);
 grpc::ServerWriteReactor<v1::OutputChunk>* NewReadOutputCall(JobCallContext& context,

@@ -3,15 +3,16 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "coordinator/jobs/audit.h"
+#include "coordinator/jobs/open_jobs.h"
 #include "coordinator/jobs/reopen.h"
 #include "coordinator/rpc/change_notifier.h"
 #include "coordinator/rpc/job_calls.h"
@@ -48,6 +49,18 @@ bool IsOnThisMachine(absl::string_view peer) {
   return false;
 }
 
+// What one tenant may know of the fleet that all share: which models are offered, so that a job can
+// be handed in for them, and not where and by whom.
+v1::WorkerStatus WithoutNames(const v1::WorkerStatus& worker) {
+  v1::WorkerStatus told;
+  told.set_name("(shared)");
+  told.set_state(worker.state());
+  for (const v1::WorkerBackendStatus& backend : worker.backends()) {
+    *told.add_backends()->mutable_models() = backend.models();
+  }
+  return told;
+}
+
 class JobServiceImpl final : public JobService, public v1::JobService::CallbackService {
  public:
   explicit JobServiceImpl(JobServiceParts parts)
@@ -77,34 +90,44 @@ class JobServiceImpl final : public JobService, public v1::JobService::CallbackS
   // --- streams ---------------------------------------------------------------------------------
   grpc::ServerReadReactor<v1::SubmitMessage>* Submit(grpc::CallbackServerContext* context,
                                                      v1::SubmitReply* reply) override {
-    if (const absl::Status status = Admit(*context); !status.ok()) {
-      return new RefusedCall<grpc::ServerReadReactor<v1::SubmitMessage>>(status);
+    absl::StatusOr<Caller> caller = Admit(*context, Role::kSubmit);
+    if (caller.ok()) {
+      if (const absl::Status room = CheckOpenJobs(*caller); !room.ok()) caller = room;
     }
-    return NewSubmitCall(context_, reply);
+    if (!caller.ok()) {
+      return new RefusedCall<grpc::ServerReadReactor<v1::SubmitMessage>>(caller.status());
+    }
+    return NewSubmitCall(context_, *std::move(caller), reply);
   }
 
   grpc::ServerWriteReactor<v1::JobStatus>* WatchJob(grpc::CallbackServerContext* context,
                                                     const v1::WatchJobRequest* request) override {
-    if (const absl::Status status = Admit(*context); !status.ok()) {
-      return new RefusedCall<grpc::ServerWriteReactor<v1::JobStatus>>(status);
+    const absl::StatusOr<std::string> job = AdmitToJob(*context, request->job());
+    if (!job.ok()) {
+      return new RefusedCall<grpc::ServerWriteReactor<v1::JobStatus>>(job.status());
     }
-    return NewWatchCall(context_, *request);
+    v1::WatchJobRequest whole = *request;
+    whole.set_job(*job);
+    return NewWatchCall(context_, whole);
   }
 
   grpc::ServerWriteReactor<v1::OutputChunk>* ReadOutput(
       grpc::CallbackServerContext* context, const v1::ReadOutputRequest* request) override {
-    if (const absl::Status status = Admit(*context); !status.ok()) {
-      return new RefusedCall<grpc::ServerWriteReactor<v1::OutputChunk>>(status);
+    const absl::StatusOr<std::string> job = AdmitToJob(*context, request->job());
+    if (!job.ok()) {
+      return new RefusedCall<grpc::ServerWriteReactor<v1::OutputChunk>>(job.status());
     }
-    return NewReadOutputCall(context_, *request);
+    v1::ReadOutputRequest whole = *request;
+    whole.set_job(*job);
+    return NewReadOutputCall(context_, whole);
   }
 
   // --- answered from memory, at once -----------------------------------------------------------
   Unary* FindJob(grpc::CallbackServerContext* context, const v1::FindJobRequest* request,
                  v1::JobStatus* reply) override {
-    return Answer(context, [&]() -> absl::Status {
+    return Answer(context, Role::kRead, [&](const Caller& caller) -> absl::Status {
       const std::optional<JobNumber> job =
-          dispatcher().FindJobByToken(request->idempotency_token());
+          dispatcher().FindJobByToken(TenantToken(caller, request->idempotency_token()));
       if (!job.has_value()) {
         return absl::NotFoundError("no job carries that idempotency token");
       }
@@ -114,22 +137,23 @@ class JobServiceImpl final : public JobService, public v1::JobService::CallbackS
 
   Unary* GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
                 v1::JobStatus* reply) override {
-    return Answer(context, [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(const JobNumber job, dispatcher().FindJob(request->job()));
+    return Answer(context, Role::kRead, [&](const Caller& caller) -> absl::Status {
+      ASSIGN_OR_RETURN(const JobNumber job, Find(caller, request->job()));
       return FillStatus(job, reply);
     });
   }
 
   Unary* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
                   v1::ListJobsReply* reply) override {
-    return Answer(context, [&] { return List(*request, reply); });
+    return Answer(context, Role::kRead,
+                  [&](const Caller& caller) { return List(caller, *request, reply); });
   }
 
   Unary* ListWorkers(grpc::CallbackServerContext* context, const v1::ListWorkersRequest*,
                      v1::ListWorkersReply* reply) override {
-    return Answer(context, [&] {
+    return Answer(context, Role::kRead, [&](const Caller& caller) -> absl::Status {
       for (v1::WorkerStatus& worker : dispatcher().ListWorkers(context_.parts.clock->Now())) {
-        *reply->add_workers() = std::move(worker);
+        *reply->add_workers() = caller.all_tenants ? std::move(worker) : WithoutNames(worker);
       }
       return absl::OkStatus();
     });
@@ -138,47 +162,74 @@ class JobServiceImpl final : public JobService, public v1::JobService::CallbackS
   // --- on threads of their own -----------------------------------------------------------------
   Unary* ControlJob(grpc::CallbackServerContext* context, const v1::ControlJobRequest* request,
                     v1::JobStatus* reply) override {
-    return AnswerOn(commands_, context,
-                    [this, request, reply] { return Control(*request, reply); });
+    return AnswerOn(
+        commands_, context, Role::kSubmit,
+        [this, request, reply](const Caller& caller) { return Control(caller, *request, reply); });
   }
 
   Unary* Audit(grpc::CallbackServerContext* context, const v1::AuditRequest* request,
                v1::AuditReply* reply) override {
-    return AnswerOn(audits_, context, [this, context, request, reply] {
+    return AnswerOn(audits_, context, Role::kAdmin, [this, context, request, reply](const Caller&) {
       return AuditJobs(*context, *request, reply);
     });
   }
 
   Unary* CreateBackup(grpc::CallbackServerContext* context, const v1::CreateBackupRequest* request,
                       v1::CreateBackupReply* reply) override {
-    return AnswerOn(backups_, context, [this, context, request, reply]() -> absl::Status {
-      if (!context_.parts.create_backup) return NoBackups();
-      RETURN_IF_ERROR(CheckMayName(request->folder(), *context));
-      ASSIGN_OR_RETURN(*reply, context_.parts.create_backup(*request, [this, context] {
-        if (context_.stopping) return ShuttingDown();
-        return context->IsCancelled() ? absl::CancelledError("the client is gone")
-                                      : absl::OkStatus();
-      }));
-      return absl::OkStatus();
-    });
+    return AnswerOn(
+        backups_, context, Role::kAdmin,
+        [this, context, request, reply](const Caller&) -> absl::Status {
+          if (!context_.parts.create_backup) return NoBackups();
+          RETURN_IF_ERROR(CheckMayName(request->folder(), *context));
+          ASSIGN_OR_RETURN(*reply, context_.parts.create_backup(*request, [this, context] {
+            if (context_.stopping) return ShuttingDown();
+            return context->IsCancelled() ? absl::CancelledError("the client is gone")
+                                          : absl::OkStatus();
+          }));
+          return absl::OkStatus();
+        });
   }
 
   Unary* ListBackups(grpc::CallbackServerContext* context, const v1::ListBackupsRequest* request,
                      v1::ListBackupsReply* reply) override {
-    return AnswerOn(commands_, context, [this, context, request, reply]() -> absl::Status {
-      if (!context_.parts.list_backups) return NoBackups();
-      RETURN_IF_ERROR(CheckMayName(request->folder(), *context));
-      ASSIGN_OR_RETURN(*reply, context_.parts.list_backups(*request));
-      return absl::OkStatus();
-    });
+    return AnswerOn(commands_, context, Role::kAdmin,
+                    [this, context, request, reply](const Caller&) -> absl::Status {
+                      if (!context_.parts.list_backups) return NoBackups();
+                      RETURN_IF_ERROR(CheckMayName(request->folder(), *context));
+                      ASSIGN_OR_RETURN(*reply, context_.parts.list_backups(*request));
+                      return absl::OkStatus();
+                    });
   }
 
  private:
-  Dispatcher& dispatcher() { return *context_.parts.dispatcher; }
+  Dispatcher& dispatcher() const { return *context_.parts.dispatcher; }
 
-  absl::Status Admit(const grpc::CallbackServerContext& context) const {
-    RETURN_IF_ERROR(context_.parts.token->Check(context));
-    return context_.stopping ? ShuttingDown() : absl::OkStatus();
+  absl::StatusOr<Caller> Admit(const grpc::CallbackServerContext& context, Role needed) const {
+    absl::StatusOr<Caller> caller = context_.parts.token->Admit(context, needed);
+    if (caller.ok() && context_.stopping) return ShuttingDown();
+    return caller;
+  }
+
+  // The whole id of a job that the caller may read.
+  absl::StatusOr<std::string> AdmitToJob(const grpc::CallbackServerContext& context,
+                                         const std::string& id) const {
+    ASSIGN_OR_RETURN(const Caller caller, Admit(context, Role::kRead));
+    ASSIGN_OR_RETURN(const JobNumber job, Find(caller, id));
+    ASSIGN_OR_RETURN(const v1::JobRecord record, dispatcher().GetRecord(job));
+    return record.id();
+  }
+
+  // NotFound for another tenant's, as if it did not exist.
+  absl::StatusOr<JobNumber> Find(const Caller& caller, const std::string& id) const {
+    return caller.all_tenants ? dispatcher().FindJob(id)
+                              : dispatcher().FindJobOf(caller.tenant, id);
+  }
+
+  absl::Status CheckOpenJobs(const Caller& caller) const {
+    const Access& access = context_.parts.token->access();
+    if (!access.limits_open_jobs(caller)) return absl::OkStatus();
+    const OpenJobs open = CountOpenJobs(dispatcher(), caller.tenant, context_.parts.clock->Now());
+    return access.CheckOpenJobs(caller, open.count, open.first_end);
   }
 
   static absl::Status NoBackups() {
@@ -195,23 +246,23 @@ class JobServiceImpl final : public JobService, public v1::JobService::CallbackS
   }
 
   template <typename Work>
-  Unary* Answer(grpc::CallbackServerContext* context, Work work) {
+  Unary* Answer(grpc::CallbackServerContext* context, Role needed, Work work) {
     Unary* const reactor = context->DefaultReactor();
-    absl::Status status = Admit(*context);
-    if (status.ok()) status = work();
-    reactor->Finish(ToGrpcStatus(status));
+    const absl::StatusOr<Caller> caller = Admit(*context, needed);
+    reactor->Finish(ToGrpcStatus(caller.ok() ? work(*caller) : caller.status()));
     return reactor;
   }
 
   template <typename Work>
-  Unary* AnswerOn(TaskPool& pool, grpc::CallbackServerContext* context, Work work) {
+  Unary* AnswerOn(TaskPool& pool, grpc::CallbackServerContext* context, Role needed, Work work) {
     Unary* const reactor = context->DefaultReactor();
-    if (const absl::Status status = Admit(*context); !status.ok()) {
-      reactor->Finish(ToGrpcStatus(status));
+    const absl::StatusOr<Caller> caller = Admit(*context, needed);
+    if (!caller.ok()) {
+      reactor->Finish(ToGrpcStatus(caller.status()));
       return reactor;
     }
     // Request and reply are gRPC's, and live until Finish.
-    pool.Post([reactor, work] { reactor->Finish(ToGrpcStatus(work())); });
+    pool.Post([reactor, work, who = *caller] { reactor->Finish(ToGrpcStatus(work(who))); });
     return reactor;
   }
 
@@ -220,11 +271,19 @@ class JobServiceImpl final : public JobService, public v1::JobService::CallbackS
     return absl::OkStatus();
   }
 
-  absl::Status List(const v1::ListJobsRequest& request, v1::ListJobsReply* reply) {
-    const std::vector<JobNumber> jobs = dispatcher().ListJobs();
+  absl::Status List(const Caller& caller, const v1::ListJobsRequest& request,
+                    v1::ListJobsReply* reply) {
+    std::vector<JobNumber> jobs;
+    if (caller.all_tenants) {
+      jobs = dispatcher().ListJobs();
+    } else {
+      for (const Dispatcher::JobHead& head : dispatcher().ListHeads()) {
+        if (caller.Sees(head.tenant)) jobs.push_back(head.job);
+      }
+    }
     auto next = jobs.begin();
     if (!request.after().empty()) {
-      ASSIGN_OR_RETURN(const JobNumber after, dispatcher().FindJob(request.after()));
+      ASSIGN_OR_RETURN(const JobNumber after, Find(caller, request.after()));
       // Newest first, and numbers rise with age: also right when that job goes away meanwhile.
       next = std::find_if(jobs.begin(), jobs.end(), [after](JobNumber job) { return job < after; });
     }
@@ -237,15 +296,14 @@ class JobServiceImpl final : public JobService, public v1::JobService::CallbackS
     return absl::OkStatus();
   }
 
-  absl::Status Control(const v1::ControlJobRequest& request, v1::JobStatus* reply) {
-    ASSIGN_OR_RETURN(const JobNumber job, dispatcher().FindJob(request.job()));
-    const auto execute = [this, job, &request](JobCommand::Kind kind, v1::PauseReason reason) {
+  absl::Status Control(const Caller& caller, const v1::ControlJobRequest& request,
+                       v1::JobStatus* reply) {
+    ASSIGN_OR_RETURN(const JobNumber job, Find(caller, request.job()));
+    const auto execute = [this, job](JobCommand::Kind kind, v1::PauseReason reason) {
       JobCommand command;
       command.kind = kind;
       command.job = job;
       command.reason = reason;
-      command.budget_usd = request.budget_usd();
-      command.budget_tokens = request.budget_tokens();
       return context_.parts.committer->Execute(std::move(command));
     };
     switch (request.action()) {
@@ -253,10 +311,6 @@ class JobServiceImpl final : public JobService, public v1::JobService::CallbackS
         RETURN_IF_ERROR(execute(JobCommand::Kind::kPause, v1::PAUSE_REASON_USER));
         break;
       case v1::ControlJobRequest::RESUME:
-        if (!std::isfinite(request.budget_usd()) || request.budget_usd() < 0 ||
-            request.budget_tokens() < 0) {
-          return absl::InvalidArgumentError("a budget must be a number above 0");
-        }
         RETURN_IF_ERROR(execute(JobCommand::Kind::kResume, v1::PAUSE_REASON_NONE));
         break;
       case v1::ControlJobRequest::CANCEL:
@@ -316,6 +370,12 @@ JobCallContext::JobCallContext(JobServiceParts parts_, int stream_threads)
       notifier(
           [dispatcher = parts.dispatcher](JobNumber job) { return dispatcher->ChangeCount(job); },
           *parts.clock) {}
+
+std::string TenantToken(const Caller& caller, const std::string& token) {
+  return token.empty() || caller.tenant.empty()
+             ? token
+             : absl::StrCat(caller.tenant, std::string(1, kTenantMark), token);
+}
 
 absl::Status ShuttingDown() {
   return absl::UnavailableError(

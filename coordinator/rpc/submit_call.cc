@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "base/mutex.h"
 #include "coordinator/jobs/submission.h"
 #include "coordinator/rpc/job_calls.h"
@@ -19,7 +20,8 @@ namespace {
 
 class SubmitCall final : public grpc::ServerReadReactor<v1::SubmitMessage> {
  public:
-  SubmitCall(JobCallContext& context, v1::SubmitReply* reply) : context_(context), reply_(reply) {
+  SubmitCall(JobCallContext& context, Caller caller, v1::SubmitReply* reply)
+      : context_(context), caller_(std::move(caller)), reply_(reply) {
     StartRead(&inbound_);
   }
 
@@ -76,8 +78,9 @@ class SubmitCall final : public grpc::ServerReadReactor<v1::SubmitMessage> {
     switch (message.kind_case()) {
       case v1::SubmitMessage::kBegin: {
         if (submission_ != nullptr) return absl::InvalidArgumentError("a job has one beginning");
-        auto made = Submission::Begin(*parts.store, *parts.committer, *parts.dispatcher,
-                                      *parts.clock, message.begin(), parts.temporary_dir);
+        auto made =
+            Submission::Begin(*parts.store, *parts.committer, *parts.dispatcher, *parts.clock,
+                              message.begin(), parts.temporary_dir, {.tenant = caller_.tenant});
         if (!made.ok()) return made.status();
         submission_ = *std::move(made);
         return absl::OkStatus();
@@ -87,7 +90,12 @@ class SubmitCall final : public grpc::ServerReadReactor<v1::SubmitMessage> {
         return submission_->Add(std::move(*message.mutable_requests()));
       case v1::SubmitMessage::kSeal: {
         if (submission_ == nullptr) break;
-        absl::StatusOr<v1::SubmitReply> reply = submission_->Seal(message.seal());
+        v1::SubmitSeal seal = message.seal();
+        if (absl::StrContains(seal.idempotency_token(), kTenantMark)) {
+          return absl::InvalidArgumentError("an idempotency token has no control characters");
+        }
+        seal.set_idempotency_token(TenantToken(caller_, seal.idempotency_token()));
+        absl::StatusOr<v1::SubmitReply> reply = submission_->Seal(seal);
         if (!reply.ok()) return reply.status();
         *reply_ = *std::move(reply);
         sealed_ = true;
@@ -111,6 +119,7 @@ class SubmitCall final : public grpc::ServerReadReactor<v1::SubmitMessage> {
   }
 
   JobCallContext& context_;
+  const Caller caller_;
   v1::SubmitReply* const reply_;  // gRPC's, until Finish
 
   // The step's.
@@ -128,9 +137,9 @@ class SubmitCall final : public grpc::ServerReadReactor<v1::SubmitMessage> {
 
 }  // namespace
 
-grpc::ServerReadReactor<v1::SubmitMessage>* NewSubmitCall(JobCallContext& context,
+grpc::ServerReadReactor<v1::SubmitMessage>* NewSubmitCall(JobCallContext& context, Caller caller,
                                                           v1::SubmitReply* reply) {
-  return new SubmitCall(context, reply);
+  return new SubmitCall(context, std::move(caller), reply);
 }
 
 }  // namespace nightshift

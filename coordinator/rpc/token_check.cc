@@ -2,12 +2,10 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "base/constant_time.h"
 #include "base/log.h"
+#include "base/status_macros.h"
 
 namespace nightshift {
 namespace {
@@ -16,42 +14,57 @@ constexpr absl::Duration kLineInterval = absl::Seconds(10);
 
 }  // namespace
 
-TokenCheck::TokenCheck(std::string token, Clock& clock)
-    : token_(std::move(token)), clock_(clock), next_line_(clock.Now()) {}
+TokenCheck::TokenCheck(const Access& access, bool worker_certificates, Clock& clock)
+    : access_(access),
+      worker_certificates_(worker_certificates),
+      clock_(clock),
+      next_line_(clock.Now()) {}
 
-absl::Status TokenCheck::Check(const grpc::CallbackServerContext& context) const {
-  absl::Status status = Compare(context);
-  if (status.ok()) return status;
+absl::StatusOr<Caller> TokenCheck::Admit(const grpc::CallbackServerContext& context,
+                                         Role needed) const {
+  absl::StatusOr<Caller> caller = Decide(context, needed);
+  if (caller.ok()) {
+    const absl::Duration wait = access_.Throttle(*caller);
+    if (wait == absl::ZeroDuration()) return caller;
+    return TenantLimitError("too many calls.", wait);
+  }
   MutexLock lock(&mutex_);
   const MonotonicTime now = clock_.Now();
   if (now < next_line_) {
     ++unlogged_;
-    return status;
+    return caller;
   }
   next_line_ = now + kLineInterval;
   LogWarning(
-      "a call from ", context.peer(), " was refused: ", status.message(),
+      "a call from ", context.peer(), " was refused: ", caller.status().message(),
       unlogged_ > 0 ? absl::StrCat(" (and ", unlogged_, " more since the last such line)") : "");
   unlogged_ = 0;
-  return status;
+  return caller;
 }
 
-absl::Status TokenCheck::Compare(const grpc::CallbackServerContext& context) const {
-  if (token_.empty()) return absl::OkStatus();
+absl::StatusOr<Caller> TokenCheck::Decide(const grpc::CallbackServerContext& context,
+                                          Role needed) const {
   const auto& metadata = context.client_metadata();
   const auto found = metadata.find("authorization");
-  if (found == metadata.end()) {
-    return absl::UnauthenticatedError(
-        "this coordinator asks for a token and the call carries none; give the one it was started "
-        "with: --token-file FILE");
+  absl::string_view token;
+  if (found != metadata.end()) {
+    token = absl::string_view(found->second.data(), found->second.size());
+    if (!absl::ConsumePrefix(&token, "Bearer ")) token = "";
   }
-  absl::string_view value(found->second.data(), found->second.size());
-  if (!absl::ConsumePrefix(&value, "Bearer ") || !EqualInConstantTime(value, token_)) {
-    return absl::UnauthenticatedError(
-        "the token is not the one this coordinator was started with; check the file given with "
-        "--token-file on both sides");
+  ASSIGN_OR_RETURN(Caller caller, access_.Admit(token));
+  if (!caller.May(needed)) {
+    return absl::PermissionDeniedError(absl::StrCat("a token of the role ", RoleWord(caller.role),
+                                                    " may not do this; one of the role ",
+                                                    RoleWord(needed), " may"));
   }
-  return absl::OkStatus();
+  if (needed == Role::kWorker && worker_certificates_ &&
+      !context.auth_context()->IsPeerAuthenticated()) {
+    return absl::UnauthenticatedError(
+        "this coordinator asks workers for a certificate: --tls-cert FILE and --tls-key FILE, "
+        "signed "
+        "by what it was given with --tls-client-ca");
+  }
+  return caller;
 }
 
 }  // namespace nightshift

@@ -1,16 +1,17 @@
-// Whether a call carries the token that the operator set. One per server, shared by the services.
+// Who makes a call, and whether it may: the token in its metadata, what its role is for, its
+// tenant's rate, and for workers their certificate. One per server, shared by the services.
 //
 // Thread-safe.
 #ifndef NIGHTSHIFT_COORDINATOR_RPC_TOKEN_CHECK_H_
 #define NIGHTSHIFT_COORDINATOR_RPC_TOKEN_CHECK_H_
 
 #include <cstdint>
-#include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
+#include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "coordinator/access/access.h"
 
 namespace grpc {
 class CallbackServerContext;
@@ -20,18 +21,23 @@ namespace nightshift {
 
 class TokenCheck {
  public:
-  // Empty: every call is let in. The clock must outlive it.
-  TokenCheck(std::string token, Clock& clock);
+  // Both must outlive it. `worker_certificates`: a worker must have shown a certificate that the
+  // server verified.
+  TokenCheck(const Access& access, bool worker_certificates, Clock& clock);
 
-  // Unauthenticated, with what to do about it, unless the call's `authorization` metadata is
-  // "Bearer TOKEN". Refusals are logged, at most one line every ten seconds: a forgotten script
-  // that tries again for ever must not fill the disk.
-  absl::Status Check(const grpc::CallbackServerContext& context) const;
+  // The caller, when its `authorization` metadata is "Bearer TOKEN" with one that may do what
+  // `needed` is for. Unauthenticated or PermissionDenied with what to do about it;
+  // ResourceExhausted when its tenant makes too many calls. Refusals are logged, at most one line
+  // every ten seconds: a forgotten script that tries again for ever must not fill the disk.
+  absl::StatusOr<Caller> Admit(const grpc::CallbackServerContext& context, Role needed) const;
+
+  const Access& access() const { return access_; }
 
  private:
-  absl::Status Compare(const grpc::CallbackServerContext& context) const;
+  absl::StatusOr<Caller> Decide(const grpc::CallbackServerContext& context, Role needed) const;
 
-  const std::string token_;
+  const Access& access_;
+  const bool worker_certificates_;
   Clock& clock_;
   mutable Mutex mutex_;
   mutable MonotonicTime next_line_ ABSL_GUARDED_BY(mutex_);

@@ -253,9 +253,8 @@ class WorkerService final : public v1::WorkerService::CallbackService {
   explicit WorkerService(WorkerServiceParts parts) : parts_(std::move(parts)) {}
 
   BidiReactor* Connect(grpc::CallbackServerContext* context) override {
-    if (const absl::Status status = parts_.token->Check(*context); !status.ok()) {
-      return new RefusedCall<BidiReactor>(status);
-    }
+    const absl::StatusOr<Caller> caller = parts_.token->Admit(*context, Role::kWorker);
+    if (!caller.ok()) return new RefusedCall<BidiReactor>(caller.status());
     auto stream = std::make_shared<Stream>(parts_, context);
     Stream* const raw = stream.get();
     raw->Begin(std::move(stream));

@@ -6,7 +6,7 @@ import unittest
 from support import CliCase
 
 COMMANDS = ["run", "coordinator", "worker", "submit", "jobs", "status", "watch", "results", "errors", "pause",
-            "resume", "cancel", "retry", "delete", "workers", "audit", "backup", "sim-server", "config", "version", "help"]
+            "resume", "cancel", "retry", "delete", "workers", "audit", "backup", "token", "sim-server", "config", "version", "help"]
 
 
 class Help(CliCase):

@@ -104,6 +104,19 @@ class Heads(ApiCase):
         for connection in slow:
             connection.close()
 
+    # As many as there may be, and none of them says anything: a supervisor and other clients are served.
+    def test_half_open_connections_stop_nobody(self):
+        host, port = self.http.split(":")
+        silent = [socket.create_connection((host, int(port))) for _ in range(560)]
+        for connection in silent[::2]:
+            connection.sendall(b"GET /v1/files HTTP/1.1\r\nHo")
+        self.addCleanup(lambda: [connection.close() for connection in silent])
+        time.sleep(0.5)
+        for path in ("/healthz", "/metrics", "/v1/files", "/healthz"):
+            begun = time.monotonic()
+            self.assertEqual(self.call("GET", path).status, 200, path)
+            self.assertLess(time.monotonic() - begun, 2, path)
+
 
 class Doors(ApiCase):
     def test_without_a_token_only_this_machine(self):

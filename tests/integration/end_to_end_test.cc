@@ -224,11 +224,7 @@ TEST_F(EndToEndTest, TwoWorkersDoNotShareASpool) {
 
 class TokenEndToEndTest : public EndToEndTest {
  protected:
-  CoordinatorOptions Options() override {
-    CoordinatorOptions options = EndToEndTest::Options();
-    options.token = "secret";
-    return options;
-  }
+  std::string Token() const override { return "secret"; }
 };
 
 TEST_F(TokenEndToEndTest, OnlyAWorkerWithTheTokenGetsWork) {

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -34,7 +36,10 @@ class TextBody final : public HttpBody {
 
 class ApiTest : public testing::Test {
  protected:
-  ApiTest() : store_(NewMemoryStore()), world_(*store_), outputs_(*store_, world_.dispatcher()) {
+  ApiTest()
+      : store_(NewMemoryStore()),
+        world_(*store_),
+        outputs_(*store_, world_.dispatcher(), stopping_) {
     files_ = *FileTable::Open(*store_, world_.clock(), folder_ / "files");
     batches_ = *BatchTable::Open(*store_, world_.clock());
     maker_ = std::make_unique<BatchMaker>(
@@ -42,7 +47,7 @@ class ApiTest : public testing::Test {
                         files_.get(), batches_.get(), folder_.path()});
     api_ = std::make_unique<Api>(ApiParts{store_.get(), &world_.dispatcher(), &world_.committer(),
                                           &world_.clock(), files_.get(), batches_.get(),
-                                          maker_.get(), &outputs_});
+                                          maker_.get(), &outputs_, &stopping_, access_.get()});
   }
 
   HttpReply Call(const std::string& method, const std::string& path, const std::string& body = "",
@@ -63,6 +68,8 @@ class ApiTest : public testing::Test {
   TempFolder folder_;
   std::unique_ptr<Store> store_;
   JobWorld world_;
+  std::atomic<bool> stopping_{false};
+  const std::unique_ptr<Access> access_ = *Access::Create({}, Clock::Real());
   OutputFiles outputs_;
   std::unique_ptr<FileTable> files_;
   std::unique_ptr<BatchTable> batches_;
@@ -184,8 +191,30 @@ TEST_F(ApiTest, AFullDiskTakesNoWorkAndGivesResults) {
   EXPECT_EQ(Call("POST", "/v1/files", form, type).status, 200);
 }
 
+// What was refused, or cancelled before there was a job, has nothing else that would end it.
+TEST_F(ApiTest, ABatchWithoutAJobIsForgottenAfterAMonth) {
+  const HttpReply made =
+      Call("POST", "/v1/batches",
+           R"({"input_file_id":"file-none","endpoint":"/v1/responses","completion_window":"24h"})");
+  ASSERT_EQ(made.status, 200) << made.body;
+  const std::string path = absl::StrCat("/v1/batches/", batches_->List()[0].id);
+  while (Call("GET", path).body.find("\"failed\",\"output") == std::string::npos) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  world_.clock().Advance(kBatchWithoutJobMemory - absl::Seconds(1));
+  ASSERT_TRUE(api_->Sweep().ok());
+  EXPECT_EQ(Call("GET", path).status, 200);
+  world_.clock().Advance(absl::Seconds(2));
+  ASSERT_TRUE(api_->Sweep().ok());
+  EXPECT_EQ(Call("GET", path).status, 404);
+  EXPECT_THAT(batches_->List(), testing::IsEmpty());
+}
+
 TEST(GateTest, ATokenIsAskedForWhenThereIsOne) {
-  const Gate gate("secret");
+  const TempFolder folder;
+  std::ofstream(folder / "token") << "secret\n";
+  const auto access = *Access::Create({folder / "token", {}}, Clock::Real());
+  const Gate gate(*access);
   HttpReply refusal;
   HttpRequest request;
   request.headers = {{"Host", "any.example"}, {"Origin", "http://any.example"}};
@@ -199,7 +228,8 @@ TEST(GateTest, ATokenIsAskedForWhenThereIsOne) {
 }
 
 TEST(GateTest, WithoutATokenPagesOfOthersStayOut) {
-  const Gate gate("");
+  const auto access = *Access::Create({}, Clock::Real());
+  const Gate gate(*access);
   HttpReply refusal;
   for (const char* origin : {"http://localhost:7480", "http://127.0.0.1", "http://[::1]:7480"}) {
     HttpRequest request;

@@ -18,7 +18,8 @@ TEST(BatchRequestTest, EveryFieldIsTaken) {
           "metadata":{"a":"b"},"output_expires_after":{"anchor":"created_at","seconds":7200},
           "idempotency_key":"k","unknown":[1],
           "nightshift":{"priority":-3,"max_attempts":2,"budget_usd":1.5,"budget_tokens":10,
-                        "request_timeout":"30s","name":"n"}})",
+                        "request_timeout":"30s","name":"n","stop_on_error_rate":0.5,
+                        "stream":true,"labels":{"team":"search"}}})",
       &record, &refusal))
       << refusal.body;
   EXPECT_EQ(record.input_file_id(), "file-1");
@@ -35,6 +36,9 @@ TEST(BatchRequestTest, EveryFieldIsTaken) {
   EXPECT_EQ(record.options().budget_tokens(), 10);
   EXPECT_EQ(record.options().request_timeout_ms(), 30'000);
   EXPECT_EQ(record.options().name(), "n");
+  EXPECT_EQ(record.options().stop_on_error_rate(), 0.5);
+  EXPECT_TRUE(record.options().stream());
+  EXPECT_EQ(record.options().labels().at("team"), "search");
   EXPECT_EQ(record.body_hash().size(), 64u);
 }
 
@@ -58,6 +62,22 @@ TEST(BatchRequestTest, NumbersBeyondTheirTypesAreRefused) {
             R"("nightshift":{"priority":)" + priority + "}}",
         &record, &refusal));
     EXPECT_EQ(refusal.status, 400) << priority;
+  }
+}
+
+TEST(BatchRequestTest, OptionsOfTheWrongKindAreRefused) {
+  for (const char* options : {R"("stop_on_error_rate":0)", R"("stop_on_error_rate":1.1)",
+                              R"("stop_on_error_rate":"0.2")", R"("stream":1)", R"("labels":[])",
+                              R"("labels":{"a":1})", R"("labels":{"":"x"})", R"("what":1)"}) {
+    v1::BatchRecord record;
+    HttpReply refusal;
+    EXPECT_FALSE(ParseBatchRequest(
+        std::string(
+            R"({"input_file_id":"f","endpoint":"/v1/responses","completion_window":"24h",)") +
+            R"("nightshift":{)" + options + "}}",
+        &record, &refusal));
+    EXPECT_EQ(refusal.status, 400) << options;
+    EXPECT_THAT(refusal.body, HasSubstr("nightshift.")) << options;
   }
 }
 

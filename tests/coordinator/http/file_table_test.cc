@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/access/access.h"
 #include "storage/memory_store.h"
 #include "tests/coordinator/jobs/job_world.h"
 #include "tests/storage/temp_folder.h"
@@ -30,7 +31,7 @@ class FileTableTest : public testing::Test {
   }
 
   absl::StatusOr<v1::FileRecord> Upload(const std::string& content, int64_t lifetime_s = 0) {
-    auto upload = table_->Begin();
+    auto upload = table_->Begin(owner_);
     if (!upload.ok()) return upload.status();
     if (absl::Status status = (*upload)->Write(content); !status.ok()) return status;
     return (*upload)->Finish("name.jsonl", "batch", lifetime_s);
@@ -53,6 +54,7 @@ class FileTableTest : public testing::Test {
   }
 
   TempFolder folder_;
+  FileOwner owner_;
   FakeClock clock_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<FileTable> table_;
@@ -70,12 +72,53 @@ TEST_F(FileTableTest, AFileIsThereAfterARestart) {
 
 TEST_F(FileTableTest, AnUploadThatIsNotFinishedLeavesNothing) {
   {
-    auto upload = table_->Begin();
+    auto upload = table_->Begin(owner_);
     ASSERT_TRUE(upload.ok());
     ASSERT_TRUE((*upload)->Write(std::string(1'000'000, 'x')).ok());
     EXPECT_EQ(OnDisk().size(), 1u);
     EXPECT_THAT(table_->List(), IsEmpty());
   }
+  EXPECT_THAT(OnDisk(), IsEmpty());
+}
+
+// Of all its files, also those on their way; another tenant's do not count, and what goes makes
+// room.
+TEST_F(FileTableTest, ATenantMayHaveSoManyBytes) {
+  owner_ = {"a", 1'000'000};
+  const auto first = Upload(std::string(600'000, 'x'), /*lifetime_s=*/7200);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->tenant(), "a");
+  const auto second = Upload(std::string(600'000, 'x'));
+  EXPECT_TRUE(absl::IsResourceExhausted(second.status())) << second.status();
+  // The first goes in two hours, and then there is room.
+  ASSERT_TRUE(TenantRetryAfter(second.status()).has_value());
+  EXPECT_EQ(*TenantRetryAfter(second.status()), absl::Hours(2));
+  const auto never = Upload(std::string(1'100'000, 'x'));
+  EXPECT_EQ(TenantRetryAfter(never.status()), absl::InfiniteDuration());
+  EXPECT_EQ(OnDisk().size(), 1u);
+  Open(*store_);
+  EXPECT_FALSE(Upload(std::string(600'000, 'x')).ok()) << "counted anew at the start";
+  owner_.tenant = "b";
+  EXPECT_TRUE(Upload(std::string(600'000, 'x')).ok());
+  owner_.tenant = "a";
+  ASSERT_TRUE(table_->Delete(first->id()).ok());
+  EXPECT_TRUE(Upload(std::string(600'000, 'x')).ok());
+}
+
+TEST_F(FileTableTest, ManyGoInOneCommit) {
+  StoppingStore counted(*store_, 1000);
+  Open(counted);
+  std::vector<std::string> ids;
+  for (int i = 0; i < 5; ++i) ids.push_back(Upload("x")->id());
+  ids.push_back("file-that-is-not-there");
+  const int64_t before = counted.commits();
+  ASSERT_TRUE(table_->DeleteAll(ids).ok());
+  EXPECT_EQ(counted.commits(), before + 1);
+  EXPECT_THAT(OnDisk(), IsEmpty());
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Upload("x", 3600).ok());
+  clock_.Advance(absl::Hours(2));
+  table_->Sweep();
+  EXPECT_EQ(counted.commits(), before + 1 + 5 + 1);
   EXPECT_THAT(OnDisk(), IsEmpty());
 }
 

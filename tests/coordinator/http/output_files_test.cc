@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -19,7 +20,9 @@ constexpr int kRequests = 70'000;
 class OutputFilesTest : public testing::Test {
  protected:
   OutputFilesTest()
-      : store_(NewMemoryStore()), world_(*store_), outputs_(*store_, world_.dispatcher()) {}
+      : store_(NewMemoryStore()),
+        world_(*store_),
+        outputs_(*store_, world_.dispatcher(), stopping_) {}
 
   std::string Read(const OutputFileName& name, const v1::OutputFileRecord& measured, int64_t offset,
                    int64_t length) {
@@ -37,6 +40,7 @@ class OutputFilesTest : public testing::Test {
 
   std::unique_ptr<Store> store_;
   JobWorld world_;
+  std::atomic<bool> stopping_{false};
   OutputFiles outputs_;
 };
 
@@ -60,6 +64,17 @@ TEST_F(OutputFilesTest, APartIsThatOfTheWhole) {
     const int64_t length = 1 + static_cast<int64_t>(random.Below(whole.size() - offset) % 100'000);
     EXPECT_EQ(Read(name, *measured, offset, length), whole.substr(offset, length)) << offset;
   }
+}
+
+// A coordinator that ends must not wait until a large output has been read through.
+TEST_F(OutputFilesTest, MeasuringGivesUpWhenTheServiceEnds) {
+  const JobNumber job = world_.SubmitJob(3);
+  ASSERT_TRUE(world_.FinishAll().ok());
+  const OutputFileName name = {world_.Status(job).id()};
+  stopping_ = true;
+  EXPECT_TRUE(absl::IsUnavailable(outputs_.Measure(name).status()));
+  stopping_ = false;
+  EXPECT_TRUE(outputs_.Measure(name).ok()) << "nothing half measured is kept";
 }
 
 TEST_F(OutputFilesTest, WhatIsDeletedStaysDeleted) {

@@ -4,6 +4,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,15 +24,21 @@ class CoordinatorFixture : public ::testing::Test {
   virtual CoordinatorOptions Options() {
     CoordinatorOptions options;
     options.data_dir = folder_.path();
+    if (!Token().empty()) {
+      options.token_file = folder_ / "token";
+      std::ofstream(options.token_file) << Token() << "\n";
+    }
     return options;
   }
+  // The one token that the coordinator takes; empty: it asks for none.
+  virtual std::string Token() const { return ""; }
 
   void Start() {
     auto started = Coordinator::Start(Options());
     ASSERT_TRUE(started.ok()) << started.status();
     coordinator_ = *std::move(started);
     channel_ = coordinator_->InProcessChannel();
-    client_ = std::make_unique<JobClient>(channel_, Options().token);
+    client_ = std::make_unique<JobClient>(channel_, Token());
   }
 
   void Stop(absl::Duration grace = absl::Seconds(5)) {

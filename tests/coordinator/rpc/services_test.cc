@@ -280,11 +280,7 @@ TEST_F(ServicesTest, WorkerThatDoesNotReadGetsNoMoreAndOthersGoOn) {
 
 class TokenTest : public CoordinatorFixture {
  protected:
-  CoordinatorOptions Options() override {
-    CoordinatorOptions options = CoordinatorFixture::Options();
-    options.token = "secret";
-    return options;
-  }
+  std::string Token() const override { return "secret"; }
 };
 
 TEST_F(TokenTest, CallsWithoutTheTokenAreRefused) {
