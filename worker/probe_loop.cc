@@ -1,9 +1,13 @@
 #include "worker/probe_loop.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "base/log.h"
 #include "base/thread_name.h"
 #include "worker/backends/http_url.h"
@@ -37,6 +41,20 @@ void LogFound(const v1::BackendInfo& info, bool native) {
                                   : absl::StrJoin(info.models(), ", ").substr(0, kModelsShownMax));
 }
 
+// An address of this machine means another server on each machine.
+std::string ServerOf(const BackendSpec& spec) {
+  for (const absl::string_view service : {"cerebras", "azure", "anthropic"}) {
+    if (spec.kind == service) return "";
+  }
+  const absl::StatusOr<HttpUrl> url = ParseHttpUrl(spec.base_url);
+  if (!url.ok()) return "";
+  const std::string server = absl::StrCat(url->host, ":", url->port);
+  if (!url->loopback) return server;
+  char machine[256] = "";
+  gethostname(machine, sizeof(machine) - 1);
+  return absl::StrCat(machine, "/", server);
+}
+
 }  // namespace
 
 v1::BackendInfo InfoOf(const BackendSpec& spec) {
@@ -44,6 +62,7 @@ v1::BackendInfo InfoOf(const BackendSpec& spec) {
   info.set_name(spec.name);
   info.set_kind(spec.kind);
   info.set_url(spec.base_url);
+  info.set_server(ServerOf(spec));
   info.set_state("starting");
   info.set_detail("not asked yet");
   return info;

@@ -21,6 +21,7 @@
 #include "base/thread_name.h"
 #include "worker/backends/http_backends.h"
 #include "worker/core/runner.h"
+#include "worker/core_dump.h"
 #include "worker/http/metered_link.h"
 #include "worker/http/worker_metrics.h"
 #include "worker/level_file.h"
@@ -131,15 +132,8 @@ class WorkerImpl final : public Worker {
       loop_->Run();
     });
     for (size_t i = 0; i < options.backends.size(); ++i) {
-      probes_.push_back(std::make_unique<ProbeLoop>(
-          options.backends[i],
-          [this, backend = static_cast<int>(i)](v1::BackendInfo info, bool native) {
-            loop_->Post([this, backend, info = std::move(info), native] {
-              // Before the runner hears that it is ready, since it may start calls at once.
-              if (info.state() == "ready") loop_->SetDetected(backend, info.kind(), native);
-              runner_->OnBackendInfo(backend, info, clock_.Now());
-            });
-          }));
+      probes_.push_back(
+          std::make_unique<ProbeLoop>(options.backends[i], EventsOf(static_cast<int>(i))));
     }
   }
 
@@ -227,6 +221,29 @@ class WorkerImpl final : public Worker {
     const MonotonicTime now = clock_.Now();
     runner_->Drain("the worker is shutting down", now);
     runner_->AbortAll(now);
+  }
+
+  // From the threads that ask the backends.
+  ProbeLoop::Events EventsOf(int backend) {
+    ProbeLoop::Events events;
+    events.on_info = [this, backend](v1::BackendInfo info, bool native) {
+      loop_->Post([this, backend, info = std::move(info), native] {
+        // Before the runner hears that it is ready, since it may start calls at once.
+        if (info.state() == "ready") loop_->SetDetected(backend, info.kind(), native);
+        runner_->OnBackendInfo(backend, info, clock_.Now());
+      });
+    };
+    events.on_key = [this, backend](const std::string& key) {
+      loop_->Post([this, backend, key] {
+        loop_->SetKey(backend, key);
+        runner_->OnNewKey(backend, clock_.Now());
+      });
+    };
+    events.on_load = [this, backend](v1::ServerLoad load) {
+      loop_->Post(
+          [this, backend, load = std::move(load)] { runner_->OnServerLoad(backend, load); });
+    };
+    return events;
   }
 
   void Connect() {
@@ -339,6 +356,9 @@ std::vector<std::string> Worker::SpoolFoldersLeft(const std::vector<std::string>
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(WorkerOptions options) {
   RETURN_IF_ERROR(CheckOptions(options));
+  const bool has_keys = std::any_of(options.backends.begin(), options.backends.end(),
+                                    [](const BackendSpec& spec) { return !spec.api_key.empty(); });
+  if (has_keys) KeepMemoryOutOfCoreDumps();
   EventLoop::Options loop_options;
   loop_options.backends = options.backends;
   ASSIGN_OR_RETURN(std::unique_ptr<EventLoop> loop,

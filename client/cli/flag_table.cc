@@ -83,7 +83,7 @@ std::vector<FlagSpec>& Table() {
        "new=10%: this share of the requests, told by their custom_id, goes to that backend first; "
        "what it fails at goes to the others; may be repeated",
        kJob, kNoMinimum},
-      {"weight", 0, kList, "BACKEND=N", "",
+      {"backend-weight", 0, kList, "BACKEND=N", "",
        "share the requests out by weight (big=3, small=1); may be repeated", kJob, kNoMinimum},
       {"fallback", 0, kList, "A,B", "",
        "ask these backends in this order: the next when one is not there or has failed at a "

@@ -67,6 +67,7 @@ Json JobJson(const v1::JobStatus& job) {
                            ? Json()
                            : Json::array({job.eta_low_seconds(), job.eta_high_seconds()});
   out["waiting_for"] = TextOrNull(job.waiting_for());
+  out["at_risk"] = TextOrNull(job.at_risk());
   out["answer_retries"]["truncated"] = job.truncated_retries();
   out["answer_retries"]["empty"] = job.empty_retries();
   out["moved"] = job.moved();

@@ -8,6 +8,11 @@ namespace nightshift {
 
 namespace {
 
+v1::Speculation SpeculationOf(const std::string& word) {  // checked with the flag
+  if (word == "on") return v1::SPECULATION_ON;
+  return word == "off" ? v1::SPECULATION_OFF : v1::SPECULATION_AUTO;
+}
+
 // Of "keep|retry|fail", checked with the flag.
 v1::AnswerPolicy PolicyOf(const std::string& word) {
   if (word == "retry") return v1::ANSWER_POLICY_RETRY;
@@ -20,6 +25,8 @@ v1::JobOptions MakeJobOptions(const Settings& settings, const std::string& input
   v1::JobOptions options;
   options.set_name(settings.Text("name"));
   options.set_priority(static_cast<int32_t>(settings.Int("priority")));
+  options.set_weight(static_cast<int32_t>(settings.Int("weight")));
+  options.set_speculation(SpeculationOf(settings.Text("speculation")));
   options.set_deadline_ms(absl::ToInt64Milliseconds(settings.Span("deadline")));
   options.set_max_attempts(static_cast<int32_t>(settings.Int("max-attempts")));
   options.set_request_timeout_ms(absl::ToInt64Milliseconds(settings.Span("request-timeout")));

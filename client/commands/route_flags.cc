@@ -49,7 +49,8 @@ absl::Status CheckName(const std::string& name, const std::vector<std::string>& 
 absl::Status ReadRoute(const Settings& settings, const std::vector<std::string>& backends,
                        v1::JobOptions* options) {
   ASSIGN_OR_RETURN(const std::vector<Named> rollouts, ReadNumbers(settings, "rollout", true));
-  ASSIGN_OR_RETURN(const std::vector<Named> weights, ReadNumbers(settings, "weight", false));
+  ASSIGN_OR_RETURN(const std::vector<Named> weights,
+                   ReadNumbers(settings, "backend-weight", false));
   v1::Route route;
   double rest = 1;
   for (const auto& [name, share] : rollouts) {
@@ -61,7 +62,7 @@ absl::Status ReadRoute(const Settings& settings, const std::vector<std::string>&
   double sum = 0;
   for (const auto& [name, weight] : weights) sum += weight;
   if (!weights.empty() && rest <= 0) {
-    return absl::InvalidArgumentError("--rollout leaves nothing for --weight to share out");
+    return absl::InvalidArgumentError("--rollout leaves nothing for --backend-weight to share out");
   }
   for (const auto& [name, weight] : weights) {
     v1::Route::Share& to = *route.add_shares();

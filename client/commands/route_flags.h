@@ -1,4 +1,5 @@
-// --rollout, --weight and --fallback: which of several backends answers which requests of a job.
+// --rollout, --backend-weight and --fallback: which of several backends answers which requests of a
+// job.
 #ifndef NIGHTSHIFT_CLIENT_COMMANDS_ROUTE_FLAGS_H_
 #define NIGHTSHIFT_CLIENT_COMMANDS_ROUTE_FLAGS_H_
 

@@ -209,7 +209,8 @@ class RunSession {
     v1::JobOptions now = MakeJobOptions(settings_, name_);
     // Checked at the beginning.
     (void)ReadRoute(settings_, backend_names_, &now);
-    const std::string text = KeptOptionsText(settings_, job_.options(), now);
+    const std::string text = KeptOptionsText(settings_, job_.options(), now,
+                                             /*ended=*/job_.finished_at_ms() != 0);
     if (!text.empty()) console_.Note(text);
   }
 
@@ -221,18 +222,22 @@ class RunSession {
                                WithCommas(job_.counts().total()), " done, ",
                                WithCommas(job_.counts().total() - done_before_), " to go.\n"));
     SayKeptOptions();
-    if (job_.state() == v1::JOB_STATE_PAUSED) {
-      absl::StatusOr<v1::JobStatus> resumed =
-          client_->Control(job_.id(), v1::ControlJobRequest::RESUME);
-      if (!resumed.ok()) {
-        // A spent budget stays spent; what is there is written all the same.
-        console_.Note(absl::StrCat(resumed.status().message(), "\n"));
-        if (JobIsOver(job_)) return true;
-      } else {
+    v1::ControlJobRequest request;
+    request.set_job(job_.id());
+    request.set_action(v1::ControlJobRequest::RESUME);
+    // Budgets that are given now are the job's from now on.
+    request.set_budget_usd(settings_.Number("budget-usd"));
+    request.set_budget_tokens(settings_.Int("budget-tokens"));
+    if (job_.state() == v1::JOB_STATE_PAUSED || request.budget_usd() > 0 ||
+        request.budget_tokens() > 0) {
+      absl::StatusOr<v1::JobStatus> resumed = client_->Control(request);
+      if (resumed.ok())
         job_ = *std::move(resumed);
-      }
+      else
+        console_.Note(absl::StrCat(resumed.status().message(), "\n"));
     }
-    return ReadyBackends(failure);
+    // A budget that is still spent; what is there is written all the same.
+    return JobIsOver(job_) || ReadyBackends(failure);
   }
 
   bool Create(Failure* failure) {

@@ -111,22 +111,28 @@ bool MayWriteFiles(JobClient& client, absl::string_view ours, const OutputPaths&
 }
 
 std::string KeptOptionsText(const Settings& settings, const v1::JobOptions& then,
-                            const v1::JobOptions& now) {
+                            const v1::JobOptions& now, bool ended) {
   std::vector<std::string> kept;
   const auto compare = [&](const char* flag, auto was, auto said) {
     if (settings.Chosen(flag) && was != said) kept.push_back(absl::StrCat("--", flag));
   };
   compare("priority", then.priority(), now.priority());
+  compare("weight", std::max(1, then.weight()), now.weight());
+  compare("speculation", then.speculation(), now.speculation());
   compare("deadline", then.deadline_ms(), now.deadline_ms());
   compare("max-attempts", then.max_attempts(), now.max_attempts());
   compare("request-timeout", then.request_timeout_ms(), now.request_timeout_ms());
-  compare("budget-usd", then.budget_usd(), now.budget_usd());
-  compare("budget-tokens", then.budget_tokens(), now.budget_tokens());
+  if (ended) {
+    compare("budget-usd", then.budget_usd(), now.budget_usd());
+    compare("budget-tokens", then.budget_tokens(), now.budget_tokens());
+  }
   compare("on-truncated", then.on_truncated(), now.on_truncated());
   compare("on-empty", then.on_empty(), now.on_empty());
   const std::string route_then = then.route().SerializeAsString();
   const std::string route_now = now.route().SerializeAsString();
-  for (const char* flag : {"rollout", "weight", "fallback"}) compare(flag, route_then, route_now);
+  for (const char* flag : {"rollout", "backend-weight", "fallback"}) {
+    compare(flag, route_then, route_now);
+  }
   compare("stop-on-error-rate", then.stop_on_error_rate(), now.stop_on_error_rate());
   if (kept.empty()) return "";
   return absl::StrCat("warning: the job keeps what it began with; this changes nothing now: ",

@@ -55,7 +55,8 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
 
   v1::OutcomeKind outcome = v1::OUTCOME_UNSPECIFIED;
   int32_t counted = attempts.charged + 1;
-  const bool moves_on = holds && result.attempt() == lease->attempt && MovesOn(*job, lease, result);
+  const bool moves_on =
+      lease != nullptr && result.attempt() == lease->attempt && MovesOn(*job, lease, result);
   if (result.kind() == v1::AttemptResult::ANSWERED) {
     outcome = v1::OUTCOME_SUCCEEDED;
   } else if (moves_on) {
@@ -106,7 +107,7 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
     const Worker* worker = workers.Find(event.worker);
     FillOutcome(result, outcome, counted, worker == nullptr ? "" : worker->name,
                 job->record.created_at_ms(), wall, &decision.outcome);
-    if (holds && lease->way.moved) decision.outcome.set_moved(true);
+    if (lease != nullptr && lease->way.moved) decision.outcome.set_moved(true);
     decision.delete_attempts_row = has_row;
     CountOutcome(decision.outcome, draft);
   }

@@ -85,9 +85,16 @@ void Dispatcher::Impl::CutOff(const Sources& sources, std::vector<Taker>* takers
   }
   for (size_t i = 0; i < takers->size(); ++i) {
     Taker& taker = (*takers)[i];
-    taker.cut_off = !needed[i];
+    taker.cut_off = !needed[i] && !taker.has_lane;
     taker.backend().cut_off = taker.cut_off;
   }
+}
+
+bool Dispatcher::Impl::ServesRouted(const Taker& taker, const Sources& sources) {
+  for (int set = 0; set < model_sets.size(); ++set) {
+    if (sources.routed[static_cast<size_t>(set)] && Serves(taker, set)) return true;
+  }
+  return false;
 }
 
 void Dispatcher::Impl::PlanRecalls(const std::vector<Taker>& takers, const Sources& sources,
@@ -95,7 +102,7 @@ void Dispatcher::Impl::PlanRecalls(const std::vector<Taker>& takers, const Sourc
   for (int set = 0; set < model_sets.size(); ++set) {
     if (sources.unfinished[static_cast<size_t>(set)] == 0) continue;
     const bool more = std::any_of(sources.all.begin(), sources.all.end(), [&](const Source& s) {
-      return s.job->model_set == set && s.job->queue->available() > 0;
+      return s.job->model_set == set && s.job->queue->available() > s.job->queue->in_lanes();
     });
     if (more) continue;
     double held = 0;
@@ -114,7 +121,10 @@ void Dispatcher::Impl::PlanRecalls(const std::vector<Taker>& takers, const Sourc
     const double done_in = std::max(held / speed, helper);
     for (const Taker& taker : takers) {
       Backend& backend = taker.backend();
-      if (backend.buffered == 0 || now < backend.recall_until || !Serves(taker, set)) continue;
+      if (backend.buffered == 0 || now < backend.recall_until || !Serves(taker, set) ||
+          ServesRouted(taker, sources)) {
+        continue;
+      }
       const int64_t count = std::min<int64_t>(
           backend.buffered, RequestsToRecall(leases.CountOf(taker.worker->number, taker.place),
                                              backend.in_flight, taker.speed, done_in));
@@ -147,7 +157,7 @@ std::vector<Dispatcher::Impl::Slow> Dispatcher::Impl::FindSlow(const std::vector
     const double since = absl::ToDoubleSeconds(now - backend.reported_at);
     for (const LongCall& call : backend.long_calls) {
       Job* job = jobs.Find(call.id.job);
-      if (job == nullptr || job->ended() || job->closing ||
+      if (job == nullptr || job->ended() || job->closing || job->router != nullptr ||
           job->queue->available(Caution::kOrdinary) > 0 ||
           !JobStateInfo(job->record.state()).runnable || call.id.index >= job->queue->total()) {
         continue;

@@ -69,12 +69,12 @@ bool Dispatcher::Impl::KeepHeld(Worker* worker, const v1::HeldRequest& held) {
   if (held.kind() == v1::AttemptResult::RETRY && held.attempt() < ChargedAttempts(*job, id.index)) {
     return false;
   }
-  const Lease lease{worker->number,
-                    workers.BackendPlace(worker, held.backend()),
-                    0,
-                    held.attempt(),
-                    job->queue->CautionOf(id.index),
-                    job->record.options().priority()};
+  Lease lease{worker->number,
+              workers.BackendPlace(worker, held.backend()),
+              0,
+              held.attempt(),
+              job->queue->CautionOf(id.index),
+              job->record.options().priority()};
   if (job->queue->Claim(id.index)) {
     leases.Add(id, lease);
     Touch(job);
@@ -91,8 +91,10 @@ bool Dispatcher::Impl::KeepHeld(Worker* worker, const v1::HeldRequest& held) {
       }
       // Someone else's by now: the call is not wanted, but a finished call was paid for. An answer
       // that a dead process left behind is not lost with it.
-      if (const WorkerNumber holder = leases.Find(id)->worker; holder != worker->number) {
-        if (!held.answered() || lost.count(holder) == 0) return held.answered();
+      if (const Lease* holder = leases.Find(id); holder->worker != worker->number) {
+        if (!held.answered() || lost.count(holder->worker) == 0) return held.answered();
+      } else if (holder->backend == lease.backend) {
+        lease.way = holder->way;
       }
       // A newer lease of the same request may have been lost with the stream.
       leases.Replace(id, lease);

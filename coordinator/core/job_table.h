@@ -17,11 +17,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
+#include "coordinator/core/fair_share.h"
 #include "coordinator/core/ids.h"
 #include "coordinator/core/pending_queue.h"
 #include "coordinator/core/poison.h"
 #include "coordinator/core/rate_meter.h"
 #include "coordinator/core/route.h"
+#include "coordinator/core/speculation.h"
 #include "nightshift/v1/record.pb.h"
 
 namespace nightshift {
@@ -61,11 +63,21 @@ struct Job {
   // The deadline on this process's clock, and the record's deadline that it was reckoned from.
   MonotonicTime due = MonotonicTime::Infinite();
   int64_t due_for_deadline_at_ms = 0;
+  // What it has had of the backends, and whether it has been given a start beside the others since
+  // it had nothing to give.
+  JobWork work;
+  bool joined = false;
+  DurationSpread durations;
+  int64_t copies_made = 0;  // in this run of the coordinator
+  // Of what its backends hold, kept for it because of its deadline; and how late it will be.
+  double reserved_share = 0;
+  double late_seconds = 0;
   uint64_t version = 0;
   // A commit that stops the job is being written: nothing new goes out.
   bool closing = false;
 
   bool ended() const { return queue == nullptr; }
+  double weight() const { return record.options().weight() > 0 ? record.options().weight() : 1; }
   // How a request with these attempts goes out.
   Caution CautionOf(const RequestAttempts& attempts) const;
   // Without an outcome, and without one that is being written.

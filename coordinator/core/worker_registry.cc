@@ -16,6 +16,7 @@ bool SetInfo(Backend* backend, const v1::BackendInfo& info) {
   backend->state = info.state();
   backend->detail = info.detail();
   backend->account = info.account();
+  backend->server = info.server();
   if (!std::equal(backend->models.begin(), backend->models.end(), info.models().begin(),
                   info.models().end())) {
     backend->models.assign(info.models().begin(), info.models().end());
@@ -106,7 +107,14 @@ bool WorkerRegistry::Report(Worker* worker, const v1::Report& report, MonotonicT
     const double rate = figures.requests_per_second();
     backend.requests_per_second = std::isfinite(rate) ? std::max(rate, 0.0) : 0;
     backend.tokens_per_second = figures.tokens_per_second();
-    backend.latency_seconds = figures.latency_seconds();
+    const double latency = figures.latency_seconds();
+    backend.latency_seconds = std::isfinite(latency) ? std::max(latency, 0.0) : 0;
+    backend.long_calls.clear();
+    for (const v1::LongCall& call : figures.long_calls()) {
+      if (backend.long_calls.size() >= static_cast<size_t>(kLongCallsMax)) break;
+      backend.long_calls.push_back({{call.key().job(), call.key().index()}, call.age_seconds()});
+    }
+    backend.reported_at = now;
     backend.load_told = figures.has_load();
     if (backend.load_told) backend.load = figures.load();
     backend.waiting_for = figures.waiting_for();

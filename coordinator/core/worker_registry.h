@@ -30,16 +30,32 @@ inline constexpr absl::Duration kGoneKept = absl::Minutes(10);
 // More backends in one worker are refused: a configuration run wild, not a machine.
 inline constexpr int kBackendsPerWorkerMax = 256;
 
+// See LongCall in worker.proto.
+struct LongCall {
+  RequestId id;
+  double age_seconds = 0;
+};
+// More in one report are ignored.
+inline constexpr int kLongCallsMax = 32;
+
 struct Backend {
-  std::string name, kind, url, state, detail, account, waiting_for, explain;
+  // As which user of its account RateShares has counted it.
+  enum class Counted : char { kNot, kIdle, kBusy };
+
+  std::string name, kind, url, state, detail, account, server, waiting_for, explain;
   std::vector<std::string> models;
   // False until the first report of the stream, and after the worker handed requests back: it gets
   // nothing until it says again what it can take.
   bool reported = false;
+  Counted counted = Counted::kNot;
   int32_t limit = 0, in_flight = 0, buffered = 0;
   double requests_per_second = 0, tokens_per_second = 0, latency_seconds = 0;
   v1::ServerLoad load;
   bool load_told = false;
+  bool cut_off = false;  // others end what is left sooner, as of the last plan
+  std::vector<LongCall> long_calls;
+  MonotonicTime reported_at;
+  MonotonicTime recall_until;       // an answer to a recall is awaited, this long at most
   std::vector<signed char> serves;  // by model set: 0 not asked yet, 1 yes, -1 no
 };
 
@@ -77,6 +93,11 @@ class WorkerRegistry {
   void Drain(Worker* worker, MonotonicTime now);
   void StreamClosed(Worker* worker, MonotonicTime now);
   void Gone(Worker* worker, MonotonicTime now);
+  // It said that it ends, and its stream has ended: nothing more is to come of it. What it holds,
+  // if anything, is what arrived last and is being written.
+  static bool HasEnded(const Worker& worker) {
+    return worker.state != WorkerState::kGone && worker.drain_said && !worker.stream_open;
+  }
 
   // The place of the backend of that name; it is added, taking nothing, when unknown (when there is
   // no room for another, the first one stands in for it).

@@ -192,6 +192,20 @@ class Reader {
     return true;
   }
 
+  bool Policy(const Json& object, const std::string& prefix, const char* name,
+              v1::AnswerPolicy* out) {
+    if (Member(object, name) == nullptr) return true;
+    std::string word;
+    if (!Text(object, prefix, name, &word)) return false;
+    if (word != "keep" && word != "retry" && word != "fail") {
+      return WrongValue(prefix + name, "expected 'keep', 'retry' or 'fail'.");
+    }
+    *out = word == "retry"  ? v1::ANSWER_POLICY_RETRY
+           : word == "fail" ? v1::ANSWER_POLICY_FAIL
+                            : v1::ANSWER_POLICY_KEEP;
+    return true;
+  }
+
   bool TakeLabels(const Json& own) {
     const Json* const labels = Member(own, "labels");
     if (labels == nullptr) return true;
@@ -212,10 +226,17 @@ class Reader {
     v1::JobOptions& options = *record_.mutable_options();
     const std::string prefix = "nightshift.";
     for (const auto& [key, value] : own->items()) {
-      static constexpr absl::string_view kKnown[] = {
-          "name",          "priority",        "max_attempts",       "budget_usd",
-          "budget_tokens", "request_timeout", "stop_on_error_rate", "stream",
-          "labels"};
+      static constexpr absl::string_view kKnown[] = {"name",
+                                                     "priority",
+                                                     "max_attempts",
+                                                     "budget_usd",
+                                                     "budget_tokens",
+                                                     "request_timeout",
+                                                     "stop_on_error_rate",
+                                                     "stream",
+                                                     "labels",
+                                                     "on_truncated",
+                                                     "on_empty"};
       bool known = false;
       for (const absl::string_view name : kKnown) known = known || name == key;
       if (!known) return WrongValue(prefix + key, "there is no such option.");
@@ -240,6 +261,12 @@ class Reader {
       if (!(usd->get<double>() > 0)) return WrongValue(prefix + "budget_usd", "more than 0.");
       options.set_budget_usd(usd->get<double>());
     }
+    v1::AnswerPolicy policy = v1::ANSWER_POLICY_KEEP;
+    if (!Policy(*own, prefix, "on_truncated", &policy)) return false;
+    options.set_on_truncated(policy);
+    policy = v1::ANSWER_POLICY_KEEP;
+    if (!Policy(*own, prefix, "on_empty", &policy)) return false;
+    options.set_on_empty(policy);
     if (const Json* const rate = Member(*own, "stop_on_error_rate"); rate != nullptr) {
       const std::string param = prefix + "stop_on_error_rate";
       if (!rate->is_number()) return WrongType(param, "a number", *rate);

@@ -13,6 +13,7 @@
 #include "coordinator/commit/progress_chunk.h"
 #include "coordinator/commit/progress_sums.h"
 #include "coordinator/core/job_id.h"
+#include "coordinator/core/route.h"
 #include "coordinator/core/tenant.h"
 #include "coordinator/jobs/bad_lines.h"
 #include "coordinator/jobs/submission_check.h"
@@ -40,7 +41,7 @@ absl::Status CheckOptions(const v1::JobOptions& options) {
   if (!(options.stop_on_error_rate() >= 0 && options.stop_on_error_rate() <= 1)) {
     return absl::InvalidArgumentError("the error rate to stop at must be between 0 and 1");
   }
-  return absl::OkStatus();
+  return CheckRoute(options.route());
 }
 
 class StoreSubmission final : public Submission {

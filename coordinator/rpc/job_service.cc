@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -299,11 +300,13 @@ class JobServiceImpl final : public JobService, public v1::JobService::CallbackS
   absl::Status Control(const Caller& caller, const v1::ControlJobRequest& request,
                        v1::JobStatus* reply) {
     ASSIGN_OR_RETURN(const JobNumber job, Find(caller, request.job()));
-    const auto execute = [this, job](JobCommand::Kind kind, v1::PauseReason reason) {
+    const auto execute = [this, job, &request](JobCommand::Kind kind, v1::PauseReason reason) {
       JobCommand command;
       command.kind = kind;
       command.job = job;
       command.reason = reason;
+      command.budget_usd = request.budget_usd();
+      command.budget_tokens = request.budget_tokens();
       return context_.parts.committer->Execute(std::move(command));
     };
     switch (request.action()) {
@@ -311,6 +314,10 @@ class JobServiceImpl final : public JobService, public v1::JobService::CallbackS
         RETURN_IF_ERROR(execute(JobCommand::Kind::kPause, v1::PAUSE_REASON_USER));
         break;
       case v1::ControlJobRequest::RESUME:
+        if (!std::isfinite(request.budget_usd()) || request.budget_usd() < 0 ||
+            request.budget_tokens() < 0) {
+          return absl::InvalidArgumentError("a budget must be a number above 0");
+        }
         RETURN_IF_ERROR(execute(JobCommand::Kind::kResume, v1::PAUSE_REASON_NONE));
         break;
       case v1::ControlJobRequest::CANCEL:

@@ -123,8 +123,8 @@ class Routes(TestCase):
 
     def test_weights_share_the_requests_out(self):
         big, small = self.start(Sim("--models", "m")), self.start(Sim("--models", "m"))
-        results, _, _ = self.go("weights", self.requests(2000), [big.url, small.url], "--weight", name_of(big) + "=3",
-                                "--weight", name_of(small) + "=1")
+        results, _, _ = self.go("weights", self.requests(2000), [big.url, small.url], "--backend-weight", name_of(big) + "=3",
+                                "--backend-weight", name_of(small) + "=1")
         counted = {name: len(ids) / 2000 for name, ids in self.by_backend(results).items()}
         self.assertAlmostEqual(counted[name_of(big)], 0.75, delta=0.03)
         self.assertAlmostEqual(counted[name_of(small)], 0.25, delta=0.03)
@@ -152,7 +152,7 @@ class Routes(TestCase):
         sim = self.start(Sim("--models", "m"))
         for option, value in (("--rollout", "nobody=10%"), ("--rollout", name_of(sim) + "=10"),
                               ("--rollout", name_of(sim) + "=0%"), ("--rollout", name_of(sim) + "=101%"),
-                              ("--weight", name_of(sim)), ("--fallback", "nobody")):
+                              ("--backend-weight", name_of(sim)), ("--fallback", "nobody")):
             _, _, text = self.go("bad", self.requests(2), [sim.url], option, value, code=2)
             self.assertIn("error:", text)
 

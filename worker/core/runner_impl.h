@@ -1,9 +1,11 @@
 // The runner's inside, shared by its source files: runner.cc (what happens), runner_stream.cc (the
 // coordinator's messages and what is sent), runner_calls.cc (starting calls and what their ends
-// mean), runner_report.cc (what is said about the backends).
+// mean), runner_doubts.cc (whose fault a failure was), runner_report.cc (what is said about the
+// backends).
 #ifndef NIGHTSHIFT_WORKER_CORE_RUNNER_IMPL_H_
 #define NIGHTSHIFT_WORKER_CORE_RUNNER_IMPL_H_
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,11 +43,28 @@ inline constexpr int kServerTimeoutsMax = 3;
 inline constexpr absl::Duration kProbeAgain = absl::Seconds(20);
 // A backend that has answered a call as lately as this is not broken, whoever says so.
 inline constexpr absl::Duration kBusyNotBroken = absl::Seconds(30);
+// A failure is judged at the latest so long after it: long enough for a backend that fails
+// everything to fail ten times, short enough for the last request of a job.
+inline constexpr absl::Duration kDoubtMax = absl::Seconds(2);
+// More of them at a time, and the oldest is judged at once.
+inline constexpr size_t kDoubtsMax = 1000;
+// So often a request's failure is put down to the backend: it may be this request that breaks it.
+inline constexpr int kPardonsMax = 2;
+// Beyond so many requests all pardons are forgotten: some get two more.
+inline constexpr size_t kPardonedMax = 10'000;
+// A backend that has refused every call for so long is called by that name, and then in the log.
+inline constexpr absl::Duration kRefusesShown = absl::Seconds(10);
+inline constexpr absl::Duration kRefusesLogged = absl::Seconds(60);
 // Until the first Welcome tells how long a worker that is not heard of keeps what it holds.
 inline constexpr absl::Duration kKeptForDefault = absl::Seconds(7);
 // The runner looks at the time as often as this, and four times while its leases live, to notice
 // that its process stood still.
 inline constexpr absl::Duration kLookInterval = absl::Seconds(1);
+// A call takes long from this many times the mean latency on, and from this time on; of the oldest
+// of them the coordinator is told.
+inline constexpr double kLongCall = 2;
+inline constexpr absl::Duration kLongCallMin = absl::Milliseconds(500);
+inline constexpr size_t kLongCallsTold = 32;
 // Low water: the buffer should hold what the free slots need and what is used up while a lease is
 // on its way.
 inline constexpr double kLowWaterSeconds = 0.3;
@@ -53,6 +72,14 @@ inline constexpr double kLowWaterSeconds = 0.3;
 inline constexpr absl::Duration kLowReportInterval = absl::Milliseconds(20);
 
 struct Runner::Impl {
+  // A call that the backend has answered with HTTP 500 or the like.
+  struct Doubt {
+    HeldRequest* request = nullptr;
+    CallOutcome outcome;
+    Classification what;
+    MonotonicTime ended;
+  };
+
   struct Backend {
     Backend(PacerOptions options, std::string account_name)
         : account(std::move(account_name)), pacer(std::move(options)) {}
@@ -70,7 +97,12 @@ struct Runner::Impl {
     bool paced = false;
     MonotonicTime paced_until;
     RequestList buffered;
-    int waiting = 0;  // in the retry queue
+    int waiting = 0;           // in the retry queue
+    std::deque<Doubt> doubts;  // by `ended`
+    // Since then it has answered no call and refused each, with these words.
+    std::optional<MonotonicTime> refuses_since;
+    std::string refusal;
+    bool refusal_logged = false;
     int in_flight = 0;
     RateMeter finished;
     RateMeter tokens;
@@ -112,6 +144,7 @@ struct Runner::Impl {
   void RefuseUnknownEndpoint(HeldRequest* request);
   void OnAcknowledge(const v1::Acknowledge& acknowledge, MonotonicTime now);
   void OnRevoke(const v1::Revoke& revoke, MonotonicTime now);
+  void OnRecall(const v1::Recall& recall, MonotonicTime now);
   void OnRateShares(const v1::RateShares& shares, MonotonicTime now);
   void SendDrain();
   // When results should be sent; infinite while there are none or the stream takes none.
@@ -151,10 +184,21 @@ struct Runner::Impl {
   void OnEnd(const Call& call, CallOutcome&& outcome, MonotonicTime now);
   void OnAnswer(const Call& call, CallOutcome&& outcome, Classification&& what, MonotonicTime now);
   void OnFailure(const Call& call, CallOutcome&& outcome, Classification&& what, MonotonicTime now);
+  // A failure waits for its verdict until more is known of the backend. Charged, when it has
+  // answered a call that began after it, or nothing has come to light in kDoubtMax; not charged,
+  // when the backend has turned out to be in trouble itself.
+  void AddDoubt(HeldRequest* request, CallOutcome&& outcome, Classification&& what,
+                MonotonicTime now);
+  void ChargeDoubts(Backend& backend, MonotonicTime ended_by);
+  void PardonDoubts(Backend& backend);
+  void JudgeFirstDoubt(Backend& backend, Verdict verdict);
   void OnStale(const Call& call, CallOutcome&& outcome, Classification&& what, MonotonicTime now);
   void OnRefusal(const Call& call, CallOutcome&& outcome, Classification&& what, MonotonicTime now);
   void OnUsedUp(const Call& call, CallOutcome&& outcome, Classification&& what, MonotonicTime now);
   void PutOff(HeldRequest* request, absl::Duration retry_after, MonotonicTime now);
+  // It refuses calls for want of room, or has answered one again.
+  void NoteRefusal(Backend& backend, const Classification& what, MonotonicTime now);
+  void NoteAnswer(Backend& backend, MonotonicTime now);
   // Whether the answer is asked for again; then it is kept, and the request waits for a slot. An
   // answer that counts as a failure becomes one in `outcome` and `what`.
   bool AsksAgain(const Call& call, CallOutcome* outcome, Classification* what, MonotonicTime now);
@@ -184,6 +228,9 @@ struct Runner::Impl {
   v1::BackendInfo Info(const Backend& backend) const;
   int ReportedLimit(const Backend& backend, MonotonicTime now) const;
   std::string WaitingFor(const Backend& backend, MonotonicTime now) const;
+  // What those in flight tell: whether the backend has become slow, and, of backends that have
+  // nothing left to start, which calls take long.
+  void AddCallsUnderWay(v1::Report* report, MonotonicTime now) const;
   // Why the limit and the pace are what they are.
   std::string Explain(const Backend& backend, absl::string_view limit, MonotonicTime now) const;
   bool RunsLow(const Backend& backend, MonotonicTime now) const;
@@ -203,6 +250,7 @@ struct Runner::Impl {
   absl::flat_hash_map<RequestKey, std::unique_ptr<HeldRequest>> requests;
   absl::flat_hash_map<CallId, Call> calls;
   RetryQueue retries;
+  absl::flat_hash_map<RequestKey, int> pardons;  // at most kPardonedMax
   Outbox outbox;
   // What requests and results belong to: told by the Welcome, or the spool's last. Empty: not
   // known, and nothing is held.

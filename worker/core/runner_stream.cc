@@ -215,6 +215,8 @@ void Runner::Impl::OnRecall(const v1::Recall& recall, MonotonicTime now) {
   if (named == backend_by_name.end()) return;
   Backend& backend = backends[named->second];
   for (int64_t count = recall.count(); count > 0 && !backend.buffered.empty(); --count) {
+    // One that is asked for again, since its answer is no good: that is done here.
+    if (backend.buffered.last()->kept != nullptr) break;
     Return(backend.buffered.last(), "others can start it sooner");
   }
   SendReturned();

@@ -15,6 +15,7 @@ class DispatcherCopies : public DispatcherFixture {
     if (helper != 0) Report(helper, 0, {});
     owner = Connect("owner", 64);
     JobCommand seal = Seal(++last_job, 40);
+    if (routed) seal.record.mutable_options()->mutable_route()->add_fallback("b");
     seal.record.mutable_options()->set_speculation(speculation);
     ASSERT_TRUE(Run(seal).ok());
     job = last_job;
@@ -54,6 +55,32 @@ class DispatcherCopies : public DispatcherFixture {
     dispatcher->OnReport(worker, report, clock.Now());
   }
 
+  // Of a job of 96, the slow owner has 32 under way and 32 that it has not started; the helper has
+  // answered the rest.
+  GrantPlan PlanBesideAnIdleBackend() {
+    JobCommand seal = Seal(++last_job, 96);
+    if (routed) seal.record.mutable_options()->mutable_route()->add_fallback("b");
+    EXPECT_TRUE(Run(seal).ok());
+    job = last_job;
+    owner = Connect("owner", 32);
+    EXPECT_EQ(Plan().size(), 64u);
+    helper = Connect("helper", 32);
+    const auto report = [&](WorkerNumber worker, int32_t in_flight, int32_t buffered,
+                            double latency) {
+      v1::Report made = ReportOf(32, 1);
+      made.mutable_backends(0)->set_in_flight(in_flight);
+      made.mutable_backends(0)->set_buffered(buffered);
+      made.mutable_backends(0)->set_latency_seconds(latency);
+      dispatcher->OnReport(worker, made, clock.Now());
+    };
+    report(owner, 32, 32, 40);
+    report(helper, 0, 0, 4);
+    const std::vector<RequestId> rest = Plan();
+    EXPECT_EQ(rest.size(), 32u);
+    Do(AnswerAll(helper, rest));
+    return dispatcher->PlanGrants(clock.Now());
+  }
+
   void HandBack(WorkerNumber worker) {
     v1::Returned returned;
     returned.add_keys()->set_job(late.job);
@@ -72,6 +99,7 @@ class DispatcherCopies : public DispatcherFixture {
   int32_t LostWorkers() { return disk.jobs.at(job).attempts.at(late.index).lost_workers(); }
 
   std::string kind = "vllm";
+  bool routed = false;  // the job has a route
   WorkerNumber owner = 0;
   WorkerNumber helper = 0;
   JobNumber job = 0;
@@ -241,33 +269,54 @@ TEST_F(DispatcherCopies, NoneWhenSwitchedOff) {
   EXPECT_TRUE(copied.empty());
 }
 
+// Another backend is not what was asked for.
+TEST_F(DispatcherCopies, NoneOfAJobWithARoute) {
+  routed = true;
+  MakeCopy(v1::SPECULATION_ON);
+  EXPECT_TRUE(copied.empty());
+}
+
+// It may be what took the first worker down.
+TEST_F(DispatcherCopies, NoneOfWhatALostWorkerHeld) {
+  const WorkerNumber dead = Connect("dead", 1);
+  job = NewJob(40);
+  const std::vector<RequestId> held = Plan();
+  ASSERT_EQ(held.size(), 2u);
+  owner = Connect("owner", 64);
+  Report(owner, 64, {});
+  const std::vector<RequestId> others = Plan();
+  ASSERT_EQ(others.size(), 38u);
+  dispatcher->OnStreamClosed(dead, clock.Now());
+  clock.Advance(absl::Seconds(9));
+  Report(owner, 64, {});
+  Tick();
+  ASSERT_EQ(Plan(), held);
+  std::vector<ResultEvent> answers = AnswerAll(owner, others);
+  for (ResultEvent& answer : answers) answer.result.mutable_timing()->set_latency_ms(1000);
+  Do(answers);
+  helper = Connect("helper", 64);
+  Report(helper, 64, {});
+  Report(owner, 64, held, 100);
+  EXPECT_TRUE(Plan().empty());
+  EXPECT_EQ(Status(job).counts().in_flight(), 2);
+}
+
 TEST_F(DispatcherCopies, AnIdleBackendGetsWhatASlowOneHasNotStarted) {
-  const JobNumber big = NewJob(96);
-  const WorkerNumber slow = Connect("slow", 32);
-  ASSERT_EQ(Plan().size(), 64u);
-  const WorkerNumber fast = Connect("fast", 32);
-  const auto report = [&](WorkerNumber worker, int32_t in_flight, int32_t buffered,
-                          double latency) {
-    v1::Report made = ReportOf(32, 1);
-    made.mutable_backends(0)->set_in_flight(in_flight);
-    made.mutable_backends(0)->set_buffered(buffered);
-    made.mutable_backends(0)->set_latency_seconds(latency);
-    dispatcher->OnReport(worker, made, clock.Now());
-  };
-  report(slow, 32, 32, 40);
-  report(fast, 0, 0, 4);
-  const std::vector<RequestId> rest = Plan();
-  EXPECT_EQ(rest.size(), 32u);
-  Do(AnswerAll(fast, rest));
-  const GrantPlan plan = dispatcher->PlanGrants(clock.Now());
+  const GrantPlan plan = PlanBesideAnIdleBackend();
   EXPECT_TRUE(plan.grants.empty());
   ASSERT_EQ(plan.recalls.size(), 1u);
-  EXPECT_EQ(plan.recalls[0].worker, slow);
+  EXPECT_EQ(plan.recalls[0].worker, owner);
   EXPECT_EQ(plan.recalls[0].message.recall().backend(), "b");
   EXPECT_EQ(plan.recalls[0].message.recall().count(), 32);
   // It is given time to answer.
   EXPECT_TRUE(dispatcher->PlanGrants(clock.Now()).recalls.empty());
-  EXPECT_EQ(Status(big).counts().in_flight(), 64);
+  EXPECT_EQ(Status(job).counts().in_flight(), 64);
+}
+
+// What would come back may be for nobody else.
+TEST_F(DispatcherCopies, NothingIsRecalledWhileAJobHasARoute) {
+  routed = true;
+  EXPECT_TRUE(PlanBesideAnIdleBackend().recalls.empty());
 }
 
 }  // namespace

@@ -205,6 +205,70 @@ TEST_F(DispatcherRoutes, TheLastOfTheChainUsesUpTheAttempts) {
   EXPECT_EQ(Status(job).counts().failed(), 1);
 }
 
+// Others would be done with the rest much sooner, and must not have it.
+TEST_F(DispatcherRoutes, ASlowBackendGetsItsOwnToTheEnd) {
+  const JobNumber job = NewRoutedJob(60, 0.5);
+  ConnectWith({"old", "new"}, 4);
+  v1::Report report;
+  for (const std::string& name : names_) {
+    v1::BackendReport& entry = *report.add_backends();
+    entry.mutable_info()->set_name(name);
+    entry.mutable_info()->set_state("ready");
+    entry.set_limit(4);
+    entry.set_latency_seconds(name == "old" ? 1000 : 0.1);
+  }
+  while (State(job) != v1::JOB_STATE_COMPLETED) {
+    dispatcher->OnReport(worker_, report, clock.Now());
+    const auto sent = Send();
+    ASSERT_FALSE(sent.empty());
+    std::vector<ResultEvent> events;
+    for (const auto& [backend, ids] : sent) {
+      for (const RequestId& id : ids) {
+        EXPECT_EQ(IsNew(id, 0.5), backend == "new");
+        events.push_back(From(Answered(worker_, id), backend));
+      }
+    }
+    Do(events);
+  }
+}
+
+TEST_F(DispatcherRoutes, WhatIsHandedBackGoesToWhomItBelongsTo) {
+  const JobNumber job = NewRoutedJob(60, 0.5);
+  ConnectWith({"old", "new"}, 100);
+  const auto sent = Send();
+  v1::Returned returned;
+  for (const auto& [backend, ids] : sent) {
+    for (const RequestId& id : ids) {
+      returned.add_keys()->set_job(id.job);
+      returned.mutable_keys(returned.keys_size() - 1)->set_index(id.index);
+    }
+  }
+  ASSERT_EQ(returned.keys_size(), 60);
+  dispatcher->OnReturned(worker_, returned, clock.Now());
+  EXPECT_EQ(Status(job).counts().in_flight(), 0);
+  Report(100);
+  int64_t again = 0;
+  for (const auto& [backend, ids] : Send()) {
+    for (const RequestId& id : ids) EXPECT_EQ(IsNew(id, 0.5), backend == "new");
+    again += static_cast<int64_t>(ids.size());
+  }
+  EXPECT_GT(again, 30);
+}
+
+TEST_F(DispatcherRoutes, AReconnectedWorkersFailureStillMovesOn) {
+  NewRoutedJob(60, 0.5, {}, /*max_attempts=*/1);
+  ConnectWith({"old", "new"}, 100);
+  auto sent = Send();
+  const RequestId one = sent["new"].at(0);
+  v1::Hello hello = HelloOf("w", "w-session");
+  hello.clear_backends();
+  for (const std::string& name : names_) hello.add_backends()->set_name(name);
+  Hold(&hello, one, /*answered=*/false);
+  hello.mutable_held(0)->set_backend("new");
+  ASSERT_TRUE(dispatcher->OnHello(hello, clock.Now(), clock.WallNow()).ok());
+  EXPECT_EQ(Decision(From(Failed(worker_, one), "new")), ResultDecision::Kind::kRetry);
+}
+
 // How far a request has come along its route outlives the coordinator.
 TEST_F(DispatcherRoutes, ARestartRemembersWhoHasFailed) {
   NewRoutedJob(60, 0.5);
