@@ -12,7 +12,6 @@
 namespace nightshift {
 namespace {
 
-constexpr size_t kReadBytes = size_t{256} << 10;
 // More columns than any spreadsheet has; a row beyond it is a bad one.
 constexpr size_t kCellsMax = 16384;
 
@@ -31,8 +30,8 @@ std::string DelimiterName(char delimiter) {
   }
 }
 
-CsvReader::CsvReader(ByteSource* source, char delimiter, size_t row_bytes_max)
-    : source_(source), delimiter_(delimiter), row_bytes_max_(row_bytes_max), buffer_(kReadBytes) {}
+CsvReader::CsvReader(ByteSource* source, char delimiter, size_t row_bytes_max, size_t read_bytes)
+    : source_(source), delimiter_(delimiter), row_bytes_max_(row_bytes_max), buffer_(read_bytes) {}
 
 // Makes at least one byte available; false at the end.
 absl::StatusOr<bool> CsvReader::More() {

@@ -30,8 +30,10 @@ struct CsvRow {
 class CsvReader {
  public:
   // `delimiter` 0 = the one of ',', ';' and tab that the first line has most of outside quotes;
-  // ',' when it has none. `source` must outlive it.
-  CsvReader(ByteSource* source, char delimiter, size_t row_bytes_max);
+  // ',' when it has none. `source` must outlive it. `read_bytes`, at least 1: how much is read at a
+  // time, and how far the delimiter is looked for.
+  CsvReader(ByteSource* source, char delimiter, size_t row_bytes_max,
+            size_t read_bytes = size_t{256} << 10);
 
   // False at the end. Blank lines between rows are skipped. InvalidArgument when a quoted cell is
   // never closed: all that follows it went into that cell, and its line is named.
