@@ -117,6 +117,11 @@ void Dispatcher::Impl::SetFair(const Sources& sources, std::vector<Taker>* taker
       if (Serves(taker, set)) taker.fair += rest * taker.speed / speed;
     }
   }
+  // What it holds of a job with a route is where it belongs: what waits in its lanes comes on top.
+  for (Taker& taker : *takers) {
+    if (!ServesRouted(taker, sources)) continue;
+    taker.fair = std::max(taker.fair, static_cast<double>(taker.load.held));
+  }
   for (const Source& source : sources.all) {
     if (source.job->queue->in_lanes() > 0) SetFairOfLanes(*source.job, takers);
   }

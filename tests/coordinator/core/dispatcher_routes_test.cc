@@ -76,6 +76,7 @@ class DispatcherRoutes : public DispatcherFixture {
     }
     return sent;
   }
+  std::vector<RequestId> SendTo(const std::string& backend) { return Send()[backend]; }
   bool IsNew(const RequestId& id, double share) const {
     v1::Route route;
     route.add_shares()->set_backend("new");
@@ -154,7 +155,7 @@ TEST_F(DispatcherRoutes, AModelThatIsNotThereMovesOn) {
   gone.result.set_kind(v1::AttemptResult::REJECTED);
   gone.result.set_error_class(v1::ERROR_CLASS_MODEL_NOT_FOUND);
   EXPECT_EQ(Decision(gone), ResultDecision::Kind::kRetry);
-  EXPECT_EQ(Send()["old"].size(), 1u);
+  EXPECT_EQ(SendTo("old").size(), 1u);
 }
 
 TEST_F(DispatcherRoutes, ABrokenBackendsRequestsGoToTheOthersAtOnceAndItsOwnAgainLater) {
@@ -173,20 +174,20 @@ TEST_F(DispatcherRoutes, ABrokenBackendsRequestsGoToTheOthersAtOnceAndItsOwnAgai
   Do(events);
   EXPECT_EQ(Status(job).moved(), moved);
   Report(12);
-  for (const RequestId& id : Send()["old"]) EXPECT_FALSE(IsNew(id, 0.5));
+  for (const RequestId& id : SendTo("old")) EXPECT_FALSE(IsNew(id, 0.5));
 }
 
 TEST_F(DispatcherRoutes, AnAbsentBackendIsWaitedForAShortWhile) {
   NewRoutedJob(300, 0.5);
   ConnectWith({"old"}, 100);
-  for (const RequestId& id : Send()["old"]) EXPECT_FALSE(IsNew(id, 0.5));
+  for (const RequestId& id : SendTo("old")) EXPECT_FALSE(IsNew(id, 0.5));
   clock.Advance(absl::Seconds(9));
   Report(400);
-  for (const RequestId& id : Send()["old"]) EXPECT_FALSE(IsNew(id, 0.5));
+  for (const RequestId& id : SendTo("old")) EXPECT_FALSE(IsNew(id, 0.5));
   clock.Advance(absl::Seconds(1));
   Report(400);
   int64_t moved = 0;
-  for (const RequestId& id : Send()["old"]) moved += IsNew(id, 0.5) ? 1 : 0;
+  for (const RequestId& id : SendTo("old")) moved += IsNew(id, 0.5) ? 1 : 0;
   EXPECT_GT(moved, 0);
 }
 
