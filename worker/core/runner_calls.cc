@@ -299,7 +299,7 @@ void Runner::Impl::OnFailure(const Call& call, CallOutcome&& outcome, Classifica
     what.verdict = Verdict::kRetryFree;
     if (probing) outcome.retry_after = std::max(outcome.retry_after, kProbeAgain);
   } else if (outcome.http_status >= 500 && what.error_class != v1::ERROR_CLASS_TIMEOUT &&
-             !draining) {
+             !draining && call.request->kept == nullptr) {
     AddDoubt(call.request, std::move(outcome), std::move(what), now);
     return;
   }

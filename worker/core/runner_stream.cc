@@ -140,10 +140,11 @@ void Runner::Impl::OnLease(v1::Lease* lease, MonotonicTime now) {
     const RequestKey key = RequestKey::From(leased.key());
     if (const v1::AttemptResult* result = outbox.Find(key); result != nullptr) {
       // Ended here already: the coordinator has not heard of it yet, but will. Of a rejection in an
-      // earlier run of the job it wants to hear no more.
-      const bool of_this_run =
-          result->kind() == v1::AttemptResult::REJECTED && result->run() == leased.run();
-      if (result->kind() == v1::AttemptResult::ANSWERED || of_this_run) continue;
+      // earlier run of the job it wants to hear no more; one of an earlier attempt it has heard,
+      // and sends the request to the next backend of its route.
+      const bool last_word = result->kind() == v1::AttemptResult::REJECTED &&
+                             result->run() == leased.run() && result->attempt() >= leased.attempt();
+      if (result->kind() == v1::AttemptResult::ANSWERED || last_word) continue;
       // To be tried again, and now it is: so the coordinator has that result, and it must not
       // arrive a second time, when it would seem to be the end of this try.
       outbox.Drop(key);

@@ -452,6 +452,21 @@ TEST_F(RunnerStreamTest, ARejectionOfAnEarlierRunGivesWayToANewLease) {
   EXPECT_EQ(runner_->unacknowledged(), 1);
 }
 
+// Its model is not there: the coordinator sends it to the worker's other backend before it has
+// acknowledged the rejection.
+TEST_F(RunnerStreamTest, ARejectionOfAnEarlierAttemptGivesWayToANewLease) {
+  Connect(1);
+  Lease(0, 1);
+  Finish(HttpError(calls_.started[0].id, 404, "the model does not exist"));
+  Lease(0, 1, "b", 1);
+  ASSERT_EQ(calls_.started.size(), 2u);
+  Finish(Answer(calls_.started[1].id));
+  Advance(absl::Milliseconds(5));
+  ASSERT_EQ(Results().size(), 2u);
+  EXPECT_EQ(Results()[1].attempt(), 1);
+  EXPECT_EQ(runner_->unacknowledged(), 1);
+}
+
 TEST_F(RunnerStreamTest, ARecallTakesWhatWouldStartLast) {
   Connect(2);
   Lease(0, 6);
