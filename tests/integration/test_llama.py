@@ -82,7 +82,7 @@ class RealLlama(TestCase):
                                         "completion_tokens": counted["tokens_predicted_total"]})
 
     def test_slots_and_prompt_cache_are_shown(self):
-        lines = self.chat(40, max_tokens=200, cache_prompt=True)
+        lines = self.chat(300, max_tokens=200, cache_prompt=True)
         source = self.write("in.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
         data = self.path("data")
         job = self.start(Process([PROGRAM, "run", source, "--backend", self.url, "--data-dir", data, "-o",

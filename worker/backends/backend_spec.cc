@@ -164,14 +164,13 @@ absl::StatusOr<BackendSpec> ParseBackendSpec(absl::string_view text, GetEnv gete
 
   BackendSpec spec;
   spec.kind = "openai";
-  bool kind_given = false;
   absl::string_view address = text;
   const size_t equals = text.find('=');
   const size_t scheme = text.find("://");
   if (equals != absl::string_view::npos && (scheme == absl::string_view::npos || equals < scheme)) {
     spec.kind = absl::AsciiStrToLower(text.substr(0, equals));
     address = text.substr(equals + 1);
-    kind_given = true;
+    spec.kind_given = true;
     if (FindKind(spec.kind) == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(
           "\"", text.substr(0, equals), "\" is no kind of backend; the kinds are ", KnownKinds()));
@@ -194,7 +193,7 @@ absl::StatusOr<BackendSpec> ParseBackendSpec(absl::string_view text, GetEnv gete
   std::string path = url->path;
   const bool has_path = !path.empty();
   spec.route = RouteOf(kind, path);
-  if (!kind_given && !has_path) spec.route = BackendRoute::kDetected;
+  if (!spec.kind_given && !has_path) spec.route = BackendRoute::kDetected;
   if (kind.deployments) {
     // The newer form of Azure's interface is OpenAI's, below /openai/v1.
     if (absl::EndsWith(path, "/openai")) {

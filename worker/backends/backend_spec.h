@@ -23,6 +23,7 @@ enum class BackendRoute {
 struct BackendSpec {
   std::string name;             // shown and recorded; the URL's host:port, or the configured name
   std::string kind = "openai";  // any compatible server; or "cerebras", "vllm", …, "sim"
+  bool kind_given = false;      // else what the server says of itself is shown, and asked for load
   BackendRoute route = BackendRoute::kOpenAi;
   std::string base_url;  // ends before the endpoint's own path: "http://127.0.0.1:8000" + "/v1/…"
   std::string query;     // behind every path, with its "?"; only where a kind has one

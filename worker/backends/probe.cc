@@ -254,7 +254,7 @@ BackendProbe ProbeBackend(const BackendSpec& spec, absl::Duration timeout) {
   } else {
     ProbeOpenAi(**target, prober, probe);
   }
-  if (spec.route == BackendRoute::kDetected) {
+  if (spec.kind == "openai" && !spec.kind_given) {
     const BackendKind* const found = FindKindOfServer(probe.server);
     if (found != nullptr) probe.kind = found->name;
   }

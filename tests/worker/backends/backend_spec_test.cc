@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/backends/backend_target.h"
@@ -103,6 +104,7 @@ TEST_F(BackendSpecTest, PathsOfUrlsChooseTheProtocol) {
     const BackendSpec spec = Parse(row.text);
     EXPECT_EQ(static_cast<int>(spec.route), static_cast<int>(row.route)) << row.text;
     EXPECT_EQ(spec.base_url, row.base_url) << row.text;
+    EXPECT_EQ(spec.kind_given, absl::StrContains(row.text, '=')) << row.text;
   }
 }
 

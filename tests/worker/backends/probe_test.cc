@@ -54,6 +54,7 @@ TEST(ProbeTest, ServersWithoutASignAreAskedForTheirOwnPaths) {
   path = "/props";
   body = R"({"default_generation_settings":{}})";
   EXPECT_EQ(Probe(server).server, "llama.cpp");
+  EXPECT_EQ(Probe(server).kind, "llamacpp");
   path = "/api/version";
   body = R"({"version":"0.9"})";
   EXPECT_EQ(Probe(server).server, "Ollama");
