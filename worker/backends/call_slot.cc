@@ -52,6 +52,8 @@ CallSlot::CallSlot(int number, int shard, const BackendTarget& target, CallConte
   SetOption(easy, CURLOPT_HEADERFUNCTION, &CallSlot::OnHeader);
   SetOption(easy, CURLOPT_HEADERDATA, this);
   SetOption(easy, CURLOPT_NOPROGRESS, 1L);
+  SetOption(easy, CURLOPT_PREREQFUNCTION, &CallSlot::OnSending);
+  SetOption(easy, CURLOPT_PREREQDATA, this);
   // The one timer that is libcurl's: it also divides the time between a host's addresses.
   SetOption(easy, CURLOPT_CONNECTTIMEOUT_MS,
             std::max<long>(1, absl::ToInt64Milliseconds(target.spec().connect_timeout)));
@@ -91,7 +93,7 @@ bool CallSlot::Begin(CallRequest request, absl::Time wall_now, bool fresh_connec
       request_.timeout > absl::ZeroDuration() ? request_.timeout : target_.spec().request_timeout;
   deadline_ = started_ + timeout_;
 
-  sent_ = false;
+  sending_ = died_idle_ = withheld_ = sent_ = false;
   bytes_sent_seen_ = 0;
   send_progress_at_ = started_;
   headers_.Clear();
@@ -144,6 +146,19 @@ bool CallSlot::Begin(CallRequest request, absl::Time wall_now, bool fresh_connec
   }
   context_.timers.Arm(number_, NextDue());
   return true;
+}
+
+// The connection is there; the request goes out when this returns.
+int CallSlot::OnSending(void* slot, char*, char*, int, int) {
+  CallSlot& self = *static_cast<CallSlot*>(slot);
+  // libcurl would send again by itself, up to five times, when a connection of its pool dies before
+  // any byte has come back; how often a backend is asked is the runner's to decide.
+  self.died_idle_ = std::exchange(self.sending_, true);
+  if (self.died_idle_) return CURL_PREREQFUNC_ABORT;
+  const CallContext& context = self.context_;
+  self.withheld_ = self.started_ < context.stood_still_until ||
+                   context.clock->Now() - context.turned_at > kStandstillMin;
+  return self.withheld_ ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 
 // --- what comes back --------------------------------------------------------------------------
@@ -319,7 +334,13 @@ CallOutcome CallSlot::TakeFinished(CURLcode code, absl::Time wall_now) {
   CallOutcome outcome = Outcome();
   // After the last frame of a stream nothing can be missing any more.
   const bool stream_over = !done_at_.infinite() && !too_large_;
-  if (code == CURLE_OK || stream_over) {
+  if (withheld_) {
+    outcome.transport = Transport::kAborted;
+    outcome.transport_detail = "this worker did not run for a while just before it was sent";
+  } else if (died_idle_) {
+    outcome.transport = Transport::kStaleConnection;
+    outcome.transport_detail = kStaleConnectionWords;
+  } else if (code == CURLE_OK || stream_over) {
     outcome.transport = Transport::kComplete;
   } else {
     TransportResult result = DescribeTransfer(DescribeEnd(code));

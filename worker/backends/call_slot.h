@@ -42,14 +42,23 @@ inline constexpr int kStreamOverheadMax = 16;
 // What had come of a stream that broke off is kept for a person up to this size, else dropped.
 inline constexpr size_t kPartialBytesMax = size_t{1} << 20;
 
+// A loop that has calls turns at least this often; when it has not for `kStandstillMin`, the
+// process was stopped, or starved. What had been decided before and not been sent may be another
+// worker's by now, and is not sent.
+inline constexpr absl::Duration kTurnMax = absl::Seconds(1);
+inline constexpr absl::Duration kStandstillMin = absl::Seconds(2);
+
 // What the slots of one loop have in common; outlives them.
 struct CallContext {
+  Clock* clock = nullptr;
   // Time of the event that is being handled.
   MonotonicTime now;
   CallTimers timers;
   AnswerReader reader;
   Random random;  // for names of answers to which the backend gave none
   int64_t response_bytes_max = 0;
+  MonotonicTime turned_at;                                     // when the loop last read the clock
+  MonotonicTime stood_still_until = MonotonicTime{INT64_MIN};  // the end of the last standstill
 };
 
 class CallSlot {
@@ -89,6 +98,7 @@ class CallSlot {
  private:
   static size_t OnBody(char* bytes, size_t size, size_t count, void* slot);
   static size_t OnHeader(char* bytes, size_t size, size_t count, void* slot);
+  static int OnSending(void* slot, char*, char*, int, int);
 
   // Both return false when the answer has passed a bound.
   bool TakeBody(absl::string_view bytes);
@@ -132,7 +142,10 @@ class CallSlot {
   int64_t started_unix_ms_ = 0;
 
   // Sending.
+  bool sending_ = false;    // a connection was there, and the request was given to it
+  bool died_idle_ = false;  // … which was dead; nothing has come back
   bool sent_ = false;
+  bool withheld_ = false;  // the loop stood still between the decision and the sending
   int64_t bytes_sent_seen_ = 0;
   MonotonicTime send_progress_at_;
 

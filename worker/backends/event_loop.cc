@@ -64,11 +64,13 @@ absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create(Options options, Cl
 
 CurlEventLoop::CurlEventLoop(Clock& clock)
     : clock_(clock),
-      context_{.now = clock.Now(),
+      context_{.clock = &clock,
+               .now = clock.Now(),
                .timers = {},
                .reader = {},
                .random = Random::FromSystem(),
-               .response_bytes_max = 0} {}
+               .response_bytes_max = 0,
+               .turned_at = clock.Now()} {}
 
 absl::Status CurlEventLoop::Open(Options options) {
   if (options.response_bytes_max <= 0) {
@@ -336,6 +338,7 @@ int CurlEventLoop::WaitMillis(MonotonicTime timer_due) {
     if (shard->has_finished) return 0;
     due = std::min(due, shard->curl_due);
   }
+  if (!calls_.empty()) due = std::min(due, context_.now + kTurnMax);
   if (due.infinite()) return -1;
   const absl::Duration wait = due - clock_.Now();
   if (wait <= absl::ZeroDuration()) return 0;
@@ -345,17 +348,28 @@ int CurlEventLoop::WaitMillis(MonotonicTime timer_due) {
   return static_cast<int>(std::min<int64_t>(millis, 3'600'000));
 }
 
+void CurlEventLoop::Turn() {
+  context_.now = clock_.Now();
+  // Without a call it may have waited for however long.
+  if (!calls_.empty() && context_.now - context_.turned_at > kStandstillMin) {
+    context_.stood_still_until = context_.now;
+  }
+  context_.turned_at = context_.now;
+}
+
 void CurlEventLoop::Run() {
   MonotonicTime timer_due = MonotonicTime::Infinite();
   bool happened = true;  // the first round: the owner's timer has its say
   while (!stopping_.load(std::memory_order_acquire)) {
-    context_.now = clock_.Now();
+    Turn();
     if (on_timer_ && (happened || timer_due <= context_.now)) timer_due = on_timer_();
     // What has just been started goes out before we wait.
-    context_.now = clock_.Now();
+    Turn();
     RunCurlTimers();
     happened = false;
-    for (const SocketWatcher::Ready& ready : watcher_.Wait(WaitMillis(timer_due))) {
+    const std::vector<SocketWatcher::Ready>& all_ready = watcher_.Wait(WaitMillis(timer_due));
+    Turn();
+    for (const SocketWatcher::Ready& ready : all_ready) {
       context_.now = clock_.Now();
       if (ready.fd == wakeup_fd_) {
         eventfd_t count;

@@ -80,6 +80,8 @@ class CurlEventLoop final : public EventLoop {
   void Release(Backend& backend, CallSlot& slot, CallOutcome outcome);
   void RemoveFromCurl(CallSlot& slot);
   int WaitMillis(MonotonicTime timer_due);
+  // Reads the clock, and sees whether the process stood still.
+  void Turn();
 
   Clock& clock_;
   std::function<void(CallOutcome)> on_finished_;

@@ -46,8 +46,7 @@ TransportResult ConnectFailed(const TransferEnd& end) {
 TransportResult Cut(const TransferEnd& end, Transport when_nothing_came) {
   if (!end.any_byte_back) {
     if (end.reused) {
-      return {Transport::kStaleConnection,
-              "the server closed an idle connection just as it was used again"};
+      return {Transport::kStaleConnection, kStaleConnectionWords};
     }
     if (when_nothing_came == Transport::kSendFailed)
       return {Transport::kSendFailed, "the connection broke while the request was sent"};

@@ -11,6 +11,10 @@
 
 namespace nightshift {
 
+// Of a connection that had served calls before.
+inline constexpr char kStaleConnectionWords[] =
+    "the server closed an idle connection just as it was used again";
+
 struct TransferEnd {
   int curl_code = 0;                    // CURLcode
   long os_error = 0;                    // errno of the last failed connect, 0 = none

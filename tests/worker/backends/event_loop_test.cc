@@ -18,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "tests/worker/backends/loop_fixture.h"
 #include "tests/worker/backends/scripted_server.h"
+#include "worker/backends/transfer_end.h"
 
 namespace nightshift {
 namespace {
@@ -342,21 +343,24 @@ TEST(EventLoopTest, ConnectionClosedWithoutAnAnswerIsAReset) {
   EXPECT_EQ(outcome.transport_detail, "the server closed the connection without an answer");
 }
 
-// The server closes an idle connection in the very moment in which it is used again.
-TEST(EventLoopTest, ConnectionThatDiesOnReuseCostsNothing) {
+// The server closes an idle connection in the very moment in which it is used again: the request
+// may have been read, so that to send it again is the runner's decision.
+TEST(EventLoopTest, ConnectionThatDiesOnReuseIsToldApartAndTheNextIsAFreshOne) {
   ScriptedServer server([](const Request& request) {
     if (request.number_on_connection > 0) return Reply{.bytes = "", .then = Then::kReset};
     return Whole();
   });
   LoopFixture fixture({LoopFixture::Spec(server.url())});
-  for (int i = 0; i < 3; ++i) {
-    const CallOutcome outcome = fixture.Call(LoopFixture::Chat());
-    EXPECT_EQ(outcome.transport, Transport::kComplete) << outcome.transport_detail;
-  }
+  EXPECT_EQ(fixture.Call(LoopFixture::Chat()).transport, Transport::kComplete);
+  const CallOutcome dead = fixture.Call(LoopFixture::Chat());
+  EXPECT_EQ(dead.transport, Transport::kStaleConnection);
+  EXPECT_EQ(dead.transport_detail, kStaleConnectionWords);
+  EXPECT_EQ(server.requests().size(), 2u);
+  EXPECT_EQ(fixture.Call(LoopFixture::Chat()).transport, Transport::kComplete);
 }
 
-// After a restart of the server every pooled connection is dead. Whatever libcurl makes of it, a
-// call is either answered or told apart from a failure of the backend, and then goes through.
+// After a restart of the server every pooled connection is dead. A call is either answered or told
+// apart from a failure of the backend, and then goes through; it is sent once in either case.
 TEST(EventLoopTest, PoolOfDeadConnectionsDoesNotLookLikeABrokenBackend) {
   constexpr int kPool = 20;
   std::atomic<bool> reuse_allowed{true};
@@ -373,9 +377,11 @@ TEST(EventLoopTest, PoolOfDeadConnectionsDoesNotLookLikeABrokenBackend) {
   for (const CallId id : ids) fixture.Wait(id);
   reuse_allowed = false;
   for (int i = 0; i < kPool; ++i) {
+    const size_t before = server.requests().size();
     CallOutcome outcome = fixture.Call(LoopFixture::Chat());
     EXPECT_THAT(outcome.transport, AnyOf(Transport::kComplete, Transport::kStaleConnection))
         << outcome.transport_detail;
+    EXPECT_EQ(server.requests().size(), before + 1);
     if (outcome.transport == Transport::kStaleConnection)
       outcome = fixture.Call(LoopFixture::Chat());
     EXPECT_EQ(outcome.transport, Transport::kComplete) << outcome.transport_detail;

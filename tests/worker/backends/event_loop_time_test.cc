@@ -144,6 +144,42 @@ TEST(EventLoopAbortTest, CallAbortedBeforeItWentOutIsToldToo) {
   EXPECT_EQ(fixture.Wait(77).transport, Transport::kAborted);
 }
 
+// As after SIGSTOP and SIGCONT, when others may have the request by now.
+TEST(EventLoopAbortTest, WhatWasDecidedBeforeAStandstillIsNotSentAfterIt) {
+  FakeClock clock;
+  ScriptedServer server([](const Request&) { return Whole(); });
+  LoopFixture fixture({LoopFixture::Spec(server.url())}, clock);
+  for (const bool warm : {false, true}) {
+    const size_t before = server.requests().size();
+    const CallId id = 77 + warm;
+    fixture.OnLoop([&] {
+      CallRequest request = LoopFixture::Chat();
+      request.id = id;
+      fixture.loop().Start(std::move(request));
+      clock.Advance(kStandstillMin + absl::Milliseconds(1));
+    });
+    const CallOutcome outcome = fixture.Wait(id);
+    EXPECT_EQ(outcome.transport, Transport::kAborted);
+    EXPECT_THAT(outcome.transport_detail, HasSubstr("did not run for a while"));
+    EXPECT_EQ(server.requests().size(), before);
+    EXPECT_EQ(fixture.Call(LoopFixture::Chat()).transport, Transport::kComplete);
+  }
+}
+
+TEST(EventLoopAbortTest, AShortPauseBeforeACallIsSentCostsNothing) {
+  FakeClock clock;
+  ScriptedServer server([](const Request&) { return Whole(); });
+  LoopFixture fixture({LoopFixture::Spec(server.url())}, clock);
+  clock.Advance(absl::Hours(1));  // without a call nothing has to turn
+  fixture.OnLoop([&] {
+    CallRequest request = LoopFixture::Chat();
+    request.id = 77;
+    fixture.loop().Start(std::move(request));
+    clock.Advance(kStandstillMin);
+  });
+  EXPECT_EQ(fixture.Wait(77).transport, Transport::kComplete);
+}
+
 // Outcomes are handed out while others are in flight: starting and aborting from there is normal.
 TEST(EventLoopAbortTest, OutcomesMayStartAndAbortOtherCalls) {
   ScriptedServer server(
