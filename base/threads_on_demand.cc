@@ -18,17 +18,15 @@ thread_local bool turns_away = false;
 
 class ThreadsOnDemand final : public httplib::TaskQueue {
  public:
-  ThreadsOnDemand(size_t threads_max, size_t stack_bytes)
-      : threads_max_(threads_max), stack_bytes_(stack_bytes) {}
+  ThreadsOnDemand(size_t threads_max, size_t stack_bytes, std::function<bool()> make_room)
+      : threads_max_(threads_max), stack_bytes_(stack_bytes), make_room_(std::move(make_room)) {}
 
   void enqueue(std::function<void()> task) override {
-    {
+    if (HasThread() || (make_room_ && make_room_())) {
       MutexLock lock(&mutex_);
-      if (tasks_.size() < idle_ || AddThread()) {
-        tasks_.push_back(std::move(task));
-        changed_.Signal();
-        return;
-      }
+      tasks_.push_back(std::move(task));
+      changed_.Signal();
+      return;
     }
     turns_away = true;
     task();
@@ -46,6 +44,12 @@ class ThreadsOnDemand final : public httplib::TaskQueue {
   }
 
  private:
+  // Whether one more task finds a thread. Stays so until this thread, which alone adds tasks, does.
+  bool HasThread() {
+    MutexLock lock(&mutex_);
+    return tasks_.size() < idle_ || AddThread();
+  }
+
   // False at the maximum, and when the system gives no more threads.
   bool AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (threads_.size() >= threads_max_) return false;
@@ -84,6 +88,7 @@ class ThreadsOnDemand final : public httplib::TaskQueue {
 
   const size_t threads_max_;
   const size_t stack_bytes_;
+  const std::function<bool()> make_room_;
   Mutex mutex_;
   CondVar changed_;
   std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
@@ -94,8 +99,9 @@ class ThreadsOnDemand final : public httplib::TaskQueue {
 
 }  // namespace
 
-httplib::TaskQueue* NewThreadsOnDemand(size_t threads_max, size_t stack_bytes) {
-  return new ThreadsOnDemand(threads_max, stack_bytes);
+httplib::TaskQueue* NewThreadsOnDemand(size_t threads_max, size_t stack_bytes,
+                                       std::function<bool()> make_room) {
+  return new ThreadsOnDemand(threads_max, stack_bytes, std::move(make_room));
 }
 
 bool TurnsAway() { return turns_away; }

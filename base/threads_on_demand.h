@@ -4,6 +4,7 @@
 #define NIGHTSHIFT_BASE_THREADS_ON_DEMAND_H_
 
 #include <cstddef>
+#include <functional>
 
 namespace httplib {
 class TaskQueue;
@@ -14,8 +15,10 @@ namespace nightshift {
 // For Server::new_task_queue, which owns it. A connection for which there is no thread, or for
 // which the system gives none, is served on the accepting thread with TurnsAway() true: say so and
 // close. `stack_bytes` of each thread: the library matches paths with std::regex, which recurses
-// with every byte of the path.
-httplib::TaskQueue* NewThreadsOnDemand(size_t threads_max, size_t stack_bytes);
+// with every byte of the path. `make_room` is asked first, where there is one, on the accepting
+// thread: true when it has just ended a connection, whose thread will soon be free for this one.
+httplib::TaskQueue* NewThreadsOnDemand(size_t threads_max, size_t stack_bytes,
+                                       std::function<bool()> make_room = nullptr);
 
 // Whether the connection being served on this thread has to be turned away.
 bool TurnsAway();

@@ -162,10 +162,11 @@ ssize_t HttpConnection::read(char* out, size_t size) {
 }
 
 bool HttpConnection::is_writable() const {
-  char byte;
-  const ssize_t got = recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  // Nothing from a client that waits for its answer is as it should be; an end is not.
-  return got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
+  // A client that waits for its answer may be silent, and one that has ended its side is gone. Not
+  // told by reading: bytes that come before the end would hide it, as the farewell of TLS does.
+  pollfd polled = {fd_, POLLRDHUP, 0};
+  const int ready = poll(&polled, 1, 0);
+  return ready == 0 || (ready < 0 && errno == EINTR);
 }
 
 ssize_t HttpConnection::write(const char* bytes, size_t size) {

@@ -37,6 +37,8 @@ constexpr absl::Duration kKeepAliveWhenBusy = absl::Milliseconds(100);
 constexpr int kBusyConnections = kHttpConnectionsMax / 2;
 // A connection that has waited shorter than this is not ended for another.
 constexpr absl::Duration kWaitMin = absl::Milliseconds(200);
+// The same once every thread is taken: a client that means it sends its head at once.
+constexpr absl::Duration kWaitMinWhenFull = absl::Milliseconds(20);
 // Of a crowded connection's head.
 constexpr absl::Duration kCrowdedHeadTimeout = absl::Seconds(1);
 constexpr int kRequestsPerConnectionMax = 1000;
@@ -135,8 +137,9 @@ class LibraryServer final : public HttpServer, private httplib::Server {
  public:
   LibraryServer(TlsIdentity* tls, Clock& clock, HttpServer::Handler handler)
       : tls_(tls), clock_(clock), handler_(std::move(handler)), random_(Random::FromSystem()) {
-    new_task_queue = [] {
-      return NewThreadsOnDemand(kHttpConnectionsMax + kHttpReserve, kStackBytes);
+    new_task_queue = [this] {
+      return NewThreadsOnDemand(kHttpConnectionsMax + kHttpReserve, kStackBytes,
+                                [this] { return MakeRoom(); });
     };
     // Without SO_REUSEPORT, which the library would set: a second server on the port must fail.
     set_socket_options([](socket_t socket) {
@@ -212,12 +215,18 @@ class LibraryServer final : public HttpServer, private httplib::Server {
     {
       MutexLock lock(&mutex_);
       stopping_ = true;
-      for (const auto& [fd, waits_since] : connections_) ::shutdown(fd, SHUT_RDWR);
+      for (const auto& [fd, state] : connections_) ::shutdown(fd, SHUT_RDWR);
     }
     accepting_.join();
   }
 
  private:
+  // Of a connection.
+  struct State {
+    MonotonicTime waits_since = MonotonicTime::Infinite();  // for a request
+    bool ended = false;                                     // to make room for another
+  };
+
   // For what the library answers by itself; replies of ours have a body already.
   static void DressError(httplib::Response& response) {
     if (!response.body.empty() || response.content_length_ > 0) return;
@@ -282,7 +291,11 @@ class LibraryServer final : public HttpServer, private httplib::Server {
                                       });
       if (!ok || closed || connection.must_close()) break;
     }
-    if (connection.must_close()) connection.DrainAndShut();
+    if (connection.must_close()) {
+      // Its answer has been sent, so that others may have its place.
+      SetWaiting(fd, clock_.Now());
+      connection.DrainAndShut();
+    }
     ::shutdown(fd, SHUT_RDWR);
     exchange = nullptr;
   }
@@ -369,25 +382,36 @@ class LibraryServer final : public HttpServer, private httplib::Server {
   bool Register(int fd, bool* crowded) {
     MutexLock lock(&mutex_);
     if (stopping_) return false;
-    *crowded = connections_.size() >= kHttpConnectionsMax && !EndLongestWaiting();
-    connections_[fd] = MonotonicTime::Infinite();
+    *crowded = connections_.size() >= kHttpConnectionsMax && !EndLongestWaiting(kWaitMin);
+    connections_[fd] = State();
     return true;
   }
 
-  bool EndLongestWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto longest =
-        std::min_element(connections_.begin(), connections_.end(),
-                         [](const auto& a, const auto& b) { return a.second < b.second; });
-    if (longest == connections_.end() || longest->second + kWaitMin > clock_.Now()) return false;
+  // Called when no thread is free: those that serve requests are not disturbed, those that wait for
+  // one give way, also among the crowded.
+  bool MakeRoom() {
+    MutexLock lock(&mutex_);
+    return !stopping_ && EndLongestWaiting(kWaitMinWhenFull);
+  }
+
+  bool EndLongestWaiting(absl::Duration wait_min) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto longest = std::min_element(
+        connections_.begin(), connections_.end(),
+        [](const auto& a, const auto& b) { return a.second.waits_since < b.second.waits_since; });
+    if (longest == connections_.end() || longest->second.waits_since + wait_min > clock_.Now()) {
+      return false;
+    }
     ::shutdown(longest->first, SHUT_RDWR);
-    longest->second = MonotonicTime::Infinite();
+    longest->second = {MonotonicTime::Infinite(), true};
     return true;
   }
 
-  // Since when it waits for a request to be whole; never while it serves one.
+  // Since when it waits for a request to be whole, or for its end; never while it serves one.
   void SetWaiting(int fd, MonotonicTime since) {
     MutexLock lock(&mutex_);
-    connections_[fd] = since;
+    State& state = connections_[fd];
+    // Its place is promised already.
+    if (!state.ended) state.waits_since = since;
   }
 
   // Before the descriptor is closed, or Stop() could end another connection with the same number.
@@ -406,8 +430,7 @@ class LibraryServer final : public HttpServer, private httplib::Server {
   mutable Mutex mutex_;
   Random random_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // Each with the time since when it has waited for a request.
-  absl::flat_hash_map<int, MonotonicTime> connections_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<int, State> connections_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

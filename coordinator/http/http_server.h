@@ -20,8 +20,9 @@
 namespace nightshift {
 
 // With so many connections, one more ends the one that has waited longest for a request (half sent,
-// or not begun). Where none waits, it is served as `crowded`, and those beyond kHttpReserve of
-// these are answered with 503 and closed.
+// or not begun). Where none waits, it is served as `crowded`. With kHttpReserve of these, one more
+// ends whoever has waited longest, crowded or not; where all are being served it is answered with
+// 503 and closed.
 inline constexpr int kHttpConnectionsMax = 512;
 inline constexpr int kHttpReserve = 32;
 

@@ -2,6 +2,7 @@
 import http.client
 import json
 import os
+import socket
 import sys
 import time
 import unittest
@@ -34,6 +35,8 @@ class Stream:
             fields[name] = value
 
     def close(self):
+        # The reply holds the socket as well: it has no length, so the connection has let go of it.
+        self.reply.close()
         self.connection.close()
 
 
@@ -45,7 +48,7 @@ class Events(ApiCase):
 
     def running(self, count, failing=0):
         """A batch that takes a while, a few requests at a time."""
-        self.start_worker("--decode-ms", "100", concurrency="4")
+        self.start_worker("--latency", "100ms", concurrency="4")
         bad = requests(failing, '<<{"status":400}>> %d').replace('"custom_id": "r', '"custom_id": "f')
         return self.created(self.uploaded(requests(count) + bad))
 
@@ -116,6 +119,19 @@ class Events(ApiCase):
         begun = time.monotonic()
         self.assertEqual(self.coordinator.end(), 0)
         self.assertLess(time.monotonic() - begun, 10)
+
+    # What a client has sent ahead, as the farewell of TLS, hides no end.
+    def test_an_end_behind_other_bytes_is_noticed(self):
+        batch = self.created(self.uploaded(requests(3)))
+        host, port = self.http.split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as client:
+            client.sendall(f"GET /v1/batches/{batch}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            self.assertTrue(client.recv(65536).startswith(b"HTTP/1.1 200"))
+            client.sendall(b"more")
+            client.shutdown(socket.SHUT_WR)
+            client.settimeout(5)
+            while client.recv(65536):
+                pass
 
     def call_stream_status(self, batch):
         stream = self.stream(batch)
