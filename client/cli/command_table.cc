@@ -98,7 +98,7 @@ output. Roles: read looks at jobs, files and answers; submit also hands them in,
 controls and deletes them; worker takes work, nothing else; admin does
 everything, for all tenants. A tenant sees only what its own tokens have made;
 tokens without a tenant share what belongs to none.)",
-       R"(nightshift token create --token-file tokens --role admin --name ops > ops.token
+       R"(nightshift token create --token-file tokens --role admin --name me > me.token
 nightshift token create --token-file tokens --role submit --tenant search
 nightshift token list --token-file tokens
 nightshift token revoke 3f2a91bc04 --token-file tokens)"},
