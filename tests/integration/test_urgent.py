@@ -31,7 +31,7 @@ class Urgent(TestCase):
         return took, min(answer["nightshift"]["queued_ms"] for answer in answers)
 
     def test_an_urgent_job_among_many(self):
-        sim = self.start(Sim("--profile", "gpu", "--reply-tokens", 100))
+        sim = self.start(Sim("--profile", "gpu", "--reply-tokens", 100, "--reply-spread", 0.5))
         self.address = self.start(Coordinator(self.path("data"))).address
         self.start(Worker(self.address, sim.url))
         urgent = self.write("urgent.jsonl", "".join(json.dumps({"prompt": f"urgent {i}"}) + "\n" for i in range(URGENT)))

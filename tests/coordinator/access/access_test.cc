@@ -48,7 +48,9 @@ TEST_F(AccessTest, ARoleIsForWhatIsBelowIt) {
                           {false, false, false, true}};
   for (int role = 0; role < 4; ++role) {
     for (int needed = 0; needed < 4; ++needed) {
-      EXPECT_EQ(Caller{roles[role]}.May(roles[needed]), may[role][needed])
+      Caller caller;
+      caller.role = roles[role];
+      EXPECT_EQ(caller.May(roles[needed]), may[role][needed])
           << RoleWord(roles[role]) << " for " << RoleWord(roles[needed]);
     }
   }

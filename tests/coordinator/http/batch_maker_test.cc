@@ -28,7 +28,7 @@ class BatchMakerTest : public testing::Test {
   }
 
   std::string Upload(const std::string& content) {
-    auto upload = *files_->Begin();
+    auto upload = *files_->Begin({});
     EXPECT_TRUE(upload->Write(content).ok());
     return upload->Finish("in.jsonl", "batch", 0)->id();
   }
@@ -39,7 +39,7 @@ class BatchMakerTest : public testing::Test {
     record.set_endpoint(v1::ENDPOINT_CHAT_COMPLETIONS);
     record.set_window_ms(86'400'000);
     bool created = false;
-    return batches_->Create(record, false, &created)->id();
+    return batches_->Create(record, false, &created, absl::OkStatus)->id();
   }
 
   TempFolder folder_;

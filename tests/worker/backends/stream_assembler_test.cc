@@ -277,12 +277,12 @@ TEST_F(StreamAssemblerTest, UnreadableFramesAreAFailure) {
 }
 
 // A server that cuts an emoji into two frames sends two halves of a surrogate pair.
-TEST_F(StreamAssemblerTest, HalfSurrogatesDoNotBreakTheStream) {
+TEST_F(StreamAssemblerTest, ACharacterCutIntoTwoFramesIsPutTogether) {
   Feed({R"({"choices":[{"index":0,"delta":{"content":"a\ud83d"}}]})",
         R"({"choices":[{"index":0,"delta":{"content":"\ude00b"},"finish_reason":"stop"}]})",
         "[DONE]"});
   EXPECT_EQ(assembler_.Incomplete(), "");
-  EXPECT_EQ(Answer()["choices"][0]["message"]["content"], "a\uFFFD\uFFFDb");
+  EXPECT_EQ(Answer()["choices"][0]["message"]["content"], "a\U0001F600b");
 }
 
 TEST_F(StreamAssemblerTest, BottomlessNestingIsRefusedAndNotFollowed) {
