@@ -151,12 +151,15 @@ std::vector<std::string> BatchTable::Validating() const {
   return ids;
 }
 
-bool BatchTable::IsInputOfValidating(absl::string_view file_id) const {
+std::vector<std::string> BatchTable::ValidatingWith(absl::string_view file_id) const {
+  std::vector<std::string> ids;
   MutexLock lock(&mutex_);
-  return std::any_of(batches_.begin(), batches_.end(), [&](const auto& entry) {
-    return entry.second.phase() == v1::BATCH_PHASE_VALIDATING &&
-           entry.second.input_file_id() == file_id;
-  });
+  for (const auto& [id, record] : batches_) {
+    if (record.phase() == v1::BATCH_PHASE_VALIDATING && record.input_file_id() == file_id) {
+      ids.push_back(id);
+    }
+  }
+  return ids;
 }
 
 absl::StatusOr<v1::BatchRecord> BatchTable::Update(

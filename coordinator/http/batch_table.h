@@ -59,7 +59,8 @@ class BatchTable {
   std::vector<Summary> List() const;
   // Those whose input is not known to be good or bad yet, oldest first.
   std::vector<std::string> Validating() const;
-  bool IsInputOfValidating(absl::string_view file_id) const;
+  // Those among them with this input.
+  std::vector<std::string> ValidatingWith(absl::string_view file_id) const;
 
   // Changes a record durably. NotFound when it is gone.
   absl::StatusOr<v1::BatchRecord> Update(absl::string_view id,

@@ -20,9 +20,9 @@
 namespace nightshift {
 namespace {
 
-constexpr int kListDefault = 10'000;
-constexpr int kListMax = 10'000;
-constexpr size_t kReadBytes = size_t{256} << 10;
+constexpr int kFilesListed = 10'000;
+constexpr int kFilesListedMax = 10'000;
+constexpr size_t kContentPieceBytes = size_t{256} << 10;
 // Of a whole form. A line in the sand far above any disk: what really bounds an upload is the room.
 constexpr int64_t kUploadBytesMax = int64_t{1} << 50;
 constexpr int kPartialContent = 206;
@@ -34,10 +34,10 @@ constexpr char kOutputPurpose[] = "batch_output";
 class UploadSource final : public HttpSource {
  public:
   UploadSource(std::unique_ptr<OpenFile> file, int64_t offset, int64_t length)
-      : file_(std::move(file)), offset_(offset), left_(length), buffer_(kReadBytes) {}
+      : file_(std::move(file)), offset_(offset), left_(length), buffer_(kContentPieceBytes) {}
 
   absl::StatusOr<absl::string_view> Next() override {
-    const auto wanted = static_cast<size_t>(std::min<int64_t>(left_, kReadBytes));
+    const auto wanted = static_cast<size_t>(std::min<int64_t>(left_, kContentPieceBytes));
     ASSIGN_OR_RETURN(const size_t got, file_->ReadAt(offset_, buffer_.data(), wanted));
     if (got < wanted) return absl::DataLossError("an uploaded file is shorter than it was");
     offset_ += static_cast<int64_t>(got);
@@ -146,7 +146,7 @@ HttpReply FilesApi::List(const HttpRequest& request) const {
   for (const auto& [id, record] : files) entries.push_back({record.created_at_ms(), id});
   Page page;
   HttpReply refusal;
-  if (!TakePage(request, std::move(entries), kListDefault, kListMax, &page, &refusal)) {
+  if (!TakePage(request, std::move(entries), kFilesListed, kFilesListedMax, &page, &refusal)) {
     return refusal;
   }
   std::vector<std::string> objects;
@@ -202,7 +202,11 @@ HttpReply FilesApi::Content(const HttpRequest& request, const std::string& id) c
 HttpReply FilesApi::Delete(const HttpRequest& request, const std::string& id) const {
   const absl::StatusOr<v1::FileRecord> file = Find(request.caller, id);
   if (!file.ok()) return FileErrorReply(file.status());
-  if (parts_.batches->IsInputOfValidating(id)) {
+  // One whose job is there is told as validated, though its record does not say so yet.
+  const std::vector<std::string> validating = parts_.batches->ValidatingWith(id);
+  if (!std::all_of(validating.begin(), validating.end(), [this](const std::string& batch) {
+        return parts_.dispatcher->FindJob(JobIdOfBatch(batch)).ok();
+      })) {
     ApiError error;
     error.status = 409;
     error.message = absl::StrCat("The file ", id,
