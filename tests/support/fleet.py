@@ -190,8 +190,9 @@ class Fleet:
 
 @contextlib.contextmanager
 def clerk(fleet, requests=20, every=2.0):
-    """A client that goes on handing in small jobs while everything else dies. Yields the codes that its
-    submissions ended with: where it is not 0 nothing was promised, though the job may be there."""
+    """A client that goes on handing in small jobs while everything else dies, and to the end until one has
+    been acknowledged. Yields the codes that its submissions ended with: where it is not 0 nothing was
+    promised, though the job may be there."""
     stop, codes, problems = threading.Event(), [], []
 
     def submit():
@@ -209,6 +210,9 @@ def clerk(fleet, requests=20, every=2.0):
     thread.start()
     try:
         yield codes
+        until = time.monotonic() + 60
+        while 0 not in codes and thread.is_alive() and time.monotonic() < until:
+            time.sleep(0.05)
     finally:
         stop.set()
         thread.join()
