@@ -25,7 +25,7 @@ constexpr int kOpenFilesMax = 512;
 // One flush and up to three compactions. Eight or more would allow flushes side by side, which this
 // version of RocksDB can order wrongly after one of them failed.
 constexpr int kBackgroundJobsMax = 4;
-constexpr size_t kBlockBytes = size_t{16} << 10;
+constexpr size_t kTableBlockBytes = size_t{16} << 10;
 constexpr uint64_t kSyncBackgroundWritesEvery = uint64_t{1} << 20;
 constexpr size_t kFamilyBufferBytesMin = size_t{64} << 10;
 // A burst of submits makes tables of level 0 faster than two cores merge them. They hardly overlap
@@ -87,7 +87,7 @@ FamilyOptionsMaker::FamilyOptionsMaker(const RocksDbStoreOptions& options)
   cache.capacity = options.cache_bytes;
   cache.num_shard_bits = 4;
   table.block_cache = rocksdb::NewLRUCache(cache);
-  table.block_size = kBlockBytes;
+  table.block_size = kTableBlockBytes;
   table.format_version = 5;
   // Inside the cache, indexes count against its bound instead of growing with the store.
   table.cache_index_and_filter_blocks = true;

@@ -29,7 +29,7 @@
 namespace nightshift {
 namespace {
 
-constexpr size_t kProtectionBytesPerKey = 8;
+constexpr size_t kBatchProtectionBytesPerKey = 8;
 // Free space that a commit leaves alone, beside what the memory tables will need when they are
 // flushed: for the manifest, the info log and the start of a compaction.
 constexpr uint64_t kFreeBytesReserve = uint64_t{16} << 20;
@@ -189,7 +189,7 @@ class RocksDbStore final : public DiskStore {
       return absl::IsResourceExhausted(room) ? room : Broken(room);
     }
     rocksdb::WriteBatch batch(writes.byte_size() + 16 * writes.writes().size(), /*max_bytes=*/0,
-                              kProtectionBytesPerKey, /*default_cf_ts_sz=*/0);
+                              kBatchProtectionBytesPerKey, /*default_cf_ts_sz=*/0);
     for (const WriteSet::Write& write : writes.writes()) {
       const rocksdb::Status status = Add(write, batch);
       if (!status.ok()) return FromRocksDb(status, "collecting a commit");

@@ -26,7 +26,7 @@ namespace nightshift {
 namespace {
 
 // Every submit is a job of its own; the token only finds it again when the answer got lost.
-std::string NewToken() {
+std::string NewSubmissionToken() {
   Random random = Random::FromSystem();
   return absl::StrFormat("submit-%016x%016x", random.Next(), random.Next());
 }
@@ -131,7 +131,7 @@ int SubmitCommand(CommandContext& context) {
     options.job.set_errors_path(files->errors);
   }
   options.skip_bad_lines = settings.On("skip-bad-lines");
-  options.token = NewToken();
+  options.token = NewSubmissionToken();
   SettleModel(FleetModels(connection->client()), &*input, &options);
   bool input_failed = false;
   absl::StatusOr<HandInResult> handed =

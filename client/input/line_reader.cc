@@ -8,7 +8,7 @@
 namespace nightshift {
 namespace {
 
-constexpr size_t kReadBytes = size_t{256} << 10;
+constexpr size_t kLineReadBytes = size_t{256} << 10;
 
 }  // namespace
 
@@ -17,19 +17,19 @@ bool IsBlankLine(absl::string_view text) {
 }
 
 LineReader::LineReader(ByteSource* source, size_t line_bytes_max)
-    : source_(source), line_bytes_max_(line_bytes_max), buffer_(2 * kReadBytes) {}
+    : source_(source), line_bytes_max_(line_bytes_max), buffer_(2 * kLineReadBytes) {}
 
 // Adds bytes behind end_, after making room for them.
 absl::Status LineReader::Fill() {
-  if (buffer_.size() - end_ < kReadBytes) {
+  if (buffer_.size() - end_ < kLineReadBytes) {
     if (begin_ > 0) {
       std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
       end_ -= begin_;
       scanned_ -= begin_;
       begin_ = 0;
     }
-    if (buffer_.size() - end_ < kReadBytes) {
-      buffer_.resize(std::min(2 * buffer_.size(), line_bytes_max_ + 2 * kReadBytes));
+    if (buffer_.size() - end_ < kLineReadBytes) {
+      buffer_.resize(std::min(2 * buffer_.size(), line_bytes_max_ + 2 * kLineReadBytes));
     }
   }
   ASSIGN_OR_RETURN(const size_t got, source_->Read(buffer_.data() + end_, buffer_.size() - end_));

@@ -12,7 +12,7 @@
 namespace nightshift {
 namespace {
 
-constexpr absl::string_view kJson = "application/json";
+constexpr absl::string_view kJsonType = "application/json";
 
 SimError InvalidRequest(absl::string_view message, absl::string_view param = "",
                         absl::string_view code = "invalid_request_error") {
@@ -71,23 +71,23 @@ void SimService::Handle(const HttpCall& call, HttpExchange& exchange) {
 void SimService::AnswerUnknownPath(const HttpCall& call, HttpExchange& exchange) const {
   const SimError error = {
       404, absl::StrCat("unknown path ", call.path), "not_found_error", "", "not_found", {}};
-  exchange.Answer(404, kJson, RenderError(options_.profile, error));
+  exchange.Answer(404, kJsonType, RenderError(options_.profile, error));
 }
 
 void SimService::HandleGet(const HttpCall& call, HttpExchange& exchange) {
   if (call.path == "/sim/stats") {
-    exchange.Answer(200, kJson, StatsJson());
+    exchange.Answer(200, kJsonType, StatsJson());
   } else if (const std::optional<SimError> refusal = CheckAccess(call)) {
-    exchange.Answer(refusal->status, kJson, RenderError(options_.profile, *refusal));
+    exchange.Answer(refusal->status, kJsonType, RenderError(options_.profile, *refusal));
   } else if (call.path == "/health" || call.path == "/v1/health/ready") {
-    exchange.Answer(200, kJson, "{\"status\":\"ok\"}");
+    exchange.Answer(200, kJsonType, "{\"status\":\"ok\"}");
   } else if (call.path == "/v1/models" || call.path == "/public/v1/models") {
     const std::vector<std::string> any = {"sim"};
     exchange.Answer(
-        200, kJson,
+        200, kJsonType,
         RenderModels(options_.models.empty() ? any : options_.models, options_.context_tokens));
   } else if (call.path == "/v1/tcp_warming") {
-    exchange.Answer(200, kJson, "{}");
+    exchange.Answer(200, kJsonType, "{}");
   } else if (call.path == "/metrics" && gpu_ != nullptr) {
     exchange.Answer(200, "text/plain; version=0.0.4", Metrics());
   } else {
@@ -146,7 +146,7 @@ void SimService::Conduct(Endpoint endpoint, const HttpCall& call, SimCall& activ
     SimError error = Scripted(directive.status);
     error.headers = directive.headers;
     if (directive.body.empty()) return Refuse(active, error);
-    return active.Refuse(error.status, kJson, directive.body, error.headers);
+    return active.Refuse(error.status, kJsonType, directive.body, error.headers);
   }
   if (active.fault == SimFault::kTooMany) {
     SimError error = Scripted(429);
@@ -259,7 +259,7 @@ bool SimService::WaitBefore(SimCall& active) {
 }
 
 void SimService::Refuse(SimCall& active, const SimError& error) {
-  active.Refuse(error.status, kJson, RenderError(options_.profile, error), error.headers);
+  active.Refuse(error.status, kJsonType, RenderError(options_.profile, error), error.headers);
 }
 
 std::string SimService::StatsJson() {

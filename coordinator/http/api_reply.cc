@@ -12,7 +12,7 @@ namespace nightshift {
 namespace {
 
 constexpr int kBadRequest = 400;
-constexpr int kNotFound = 404;
+constexpr int kStatusNotFound = 404;
 constexpr int kConflict = 409;
 constexpr int kPayloadTooLarge = 413;
 constexpr int kTooManyRequests = 429;
@@ -90,7 +90,7 @@ HttpReply ErrorReply(const absl::Status& status) {
       error.status = kBadRequest;
       break;
     case absl::StatusCode::kNotFound:
-      error.status = kNotFound;
+      error.status = kStatusNotFound;
       break;
     case absl::StatusCode::kAlreadyExists:
     case absl::StatusCode::kAborted:

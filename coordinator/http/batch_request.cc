@@ -18,7 +18,7 @@
 namespace nightshift {
 namespace {
 
-using Json = nlohmann::json;
+using PlainJson = nlohmann::json;
 
 constexpr size_t kIdempotencyKeyBytesMax = 255;
 // Objects within objects of a body; deeper ones are refused before they are read.
@@ -31,17 +31,17 @@ std::string HashOf(absl::string_view body) {
       absl::string_view(reinterpret_cast<const char*>(digest), sizeof digest));
 }
 
-std::string KindOf(const Json& value) {
+std::string KindOf(const PlainJson& value) {
   switch (value.type()) {
-    case Json::value_t::null:
+    case PlainJson::value_t::null:
       return "null";
-    case Json::value_t::object:
+    case PlainJson::value_t::object:
       return "an object";
-    case Json::value_t::array:
+    case PlainJson::value_t::array:
       return "an array";
-    case Json::value_t::string:
+    case PlainJson::value_t::string:
       return "a string";
-    case Json::value_t::boolean:
+    case PlainJson::value_t::boolean:
       return "a boolean";
     default:
       return "a number";
@@ -51,7 +51,7 @@ std::string KindOf(const Json& value) {
 // One body on its way through; each step returns false with the refusal filled.
 class Reader {
  public:
-  Reader(const Json& body, v1::BatchRecord& record, HttpReply& refusal)
+  Reader(const PlainJson& body, v1::BatchRecord& record, HttpReply& refusal)
       : body_(body), record_(record), refusal_(refusal) {}
 
   bool Run() {
@@ -70,7 +70,7 @@ class Reader {
     refusal_ = BadParameter(param, code, std::move(message));
     return false;
   }
-  bool WrongType(const std::string& param, absl::string_view wanted, const Json& found) {
+  bool WrongType(const std::string& param, absl::string_view wanted, const PlainJson& found) {
     return Refuse(param, "invalid_type",
                   absl::StrCat("Invalid type for '", param, "': expected ", wanted, ", but got ",
                                KindOf(found), " instead."));
@@ -80,15 +80,16 @@ class Reader {
   }
 
   // nullptr when it is absent or null.
-  static const Json* Member(const Json& object, const char* name) {
+  static const PlainJson* Member(const PlainJson& object, const char* name) {
     const auto found = object.find(name);
     return found == object.end() || found->is_null() ? nullptr : &*found;
   }
 
   // A text that must be there.
-  bool Text(const Json& object, const std::string& prefix, const char* name, std::string* out) {
+  bool Text(const PlainJson& object, const std::string& prefix, const char* name,
+            std::string* out) {
     const std::string param = prefix + name;
-    const Json* const value = Member(object, name);
+    const PlainJson* const value = Member(object, name);
     if (value == nullptr) {
       return Refuse(param, "missing_required_parameter",
                     absl::StrCat("Missing required parameter: '", param, "'."));
@@ -120,7 +121,7 @@ class Reader {
   }
 
   bool TakeMetadata() {
-    const Json* const metadata = Member(body_, "metadata");
+    const PlainJson* const metadata = Member(body_, "metadata");
     if (metadata == nullptr) return true;
     if (!metadata->is_object()) return WrongType("metadata", "an object", *metadata);
     if (metadata->size() > kMetadataPairsMax) {
@@ -143,7 +144,7 @@ class Reader {
   }
 
   bool TakeOutputLifetime() {
-    const Json* const after = Member(body_, "output_expires_after");
+    const PlainJson* const after = Member(body_, "output_expires_after");
     if (after == nullptr) return true;
     if (!after->is_object()) return WrongType("output_expires_after", "an object", *after);
     std::string anchor;
@@ -177,9 +178,9 @@ class Reader {
   }
 
   // A whole number that may be left out.
-  bool Number(const Json& object, const std::string& prefix, const char* name, int64_t low,
+  bool Number(const PlainJson& object, const std::string& prefix, const char* name, int64_t low,
               int64_t high, int64_t* out) {
-    const Json* const value = Member(object, name);
+    const PlainJson* const value = Member(object, name);
     if (value == nullptr) return true;
     const std::string param = prefix + name;
     if (!value->is_number_integer()) return WrongType(param, "a whole number", *value);
@@ -192,7 +193,7 @@ class Reader {
     return true;
   }
 
-  bool Policy(const Json& object, const std::string& prefix, const char* name,
+  bool Policy(const PlainJson& object, const std::string& prefix, const char* name,
               v1::AnswerPolicy* out) {
     if (Member(object, name) == nullptr) return true;
     std::string word;
@@ -206,8 +207,8 @@ class Reader {
     return true;
   }
 
-  bool TakeLabels(const Json& own) {
-    const Json* const labels = Member(own, "labels");
+  bool TakeLabels(const PlainJson& own) {
+    const PlainJson* const labels = Member(own, "labels");
     if (labels == nullptr) return true;
     if (!labels->is_object()) return WrongType("nightshift.labels", "an object", *labels);
     for (const auto& [key, value] : labels->items()) {
@@ -220,7 +221,7 @@ class Reader {
 
   // What only nightshift knows.
   bool TakeOptions() {
-    const Json* const own = Member(body_, "nightshift");
+    const PlainJson* const own = Member(body_, "nightshift");
     if (own == nullptr) return true;
     if (!own->is_object()) return WrongType("nightshift", "an object", *own);
     v1::JobOptions& options = *record_.mutable_options();
@@ -256,7 +257,7 @@ class Reader {
     if (Member(*own, "name") != nullptr && !Text(*own, prefix, "name", options.mutable_name())) {
       return false;
     }
-    if (const Json* const usd = Member(*own, "budget_usd"); usd != nullptr) {
+    if (const PlainJson* const usd = Member(*own, "budget_usd"); usd != nullptr) {
       if (!usd->is_number()) return WrongType(prefix + "budget_usd", "a number", *usd);
       if (!(usd->get<double>() > 0)) return WrongValue(prefix + "budget_usd", "more than 0.");
       options.set_budget_usd(usd->get<double>());
@@ -267,7 +268,7 @@ class Reader {
     policy = v1::ANSWER_POLICY_KEEP;
     if (!Policy(*own, prefix, "on_empty", &policy)) return false;
     options.set_on_empty(policy);
-    if (const Json* const rate = Member(*own, "stop_on_error_rate"); rate != nullptr) {
+    if (const PlainJson* const rate = Member(*own, "stop_on_error_rate"); rate != nullptr) {
       const std::string param = prefix + "stop_on_error_rate";
       if (!rate->is_number()) return WrongType(param, "a number", *rate);
       if (!(rate->get<double>() > 0 && rate->get<double>() <= 1)) {
@@ -275,7 +276,7 @@ class Reader {
       }
       options.set_stop_on_error_rate(rate->get<double>());
     }
-    if (const Json* const stream = Member(*own, "stream"); stream != nullptr) {
+    if (const PlainJson* const stream = Member(*own, "stream"); stream != nullptr) {
       if (!stream->is_boolean()) return WrongType(prefix + "stream", "a boolean", *stream);
       options.set_stream(stream->get<bool>());
     }
@@ -291,7 +292,7 @@ class Reader {
     return true;
   }
 
-  const Json& body_;
+  const PlainJson& body_;
   v1::BatchRecord& record_;
   HttpReply& refusal_;
 };
@@ -300,9 +301,9 @@ class Reader {
 
 bool ParseBatchRequest(absl::string_view body, v1::BatchRecord* record, HttpReply* refusal) {
   bool too_deep = false;
-  const Json json = Json::parse(
+  const PlainJson json = PlainJson::parse(
       body.begin(), body.end(),
-      [&](int depth, Json::parse_event_t, Json&) {
+      [&](int depth, PlainJson::parse_event_t, PlainJson&) {
         too_deep = too_deep || depth > kDepthMax;
         return !too_deep;
       },

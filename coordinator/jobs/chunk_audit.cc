@@ -16,7 +16,6 @@
 namespace nightshift {
 namespace {
 
-constexpr size_t kReadaheadBytes = size_t{1} << 20;
 // A view is torn when a commit of this job falls between the making of its first and its last part,
 // a fraction of a millisecond. More than a few in a row mean that something else is wrong.
 constexpr int kViewTriesMax = 1000;

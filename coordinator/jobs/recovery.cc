@@ -11,13 +11,12 @@
 #include "coordinator/commit/job_rows.h"
 #include "coordinator/commit/progress_chunk.h"
 #include "coordinator/commit/progress_sums.h"
+#include "coordinator/jobs/row_walk.h"
 #include "storage/keys.h"
 #include "storage/record.h"
 
 namespace nightshift {
 namespace {
-
-constexpr size_t kReadaheadBytes = size_t{1} << 20;
 
 absl::Status LoadAttempts(const Store& store, LoadedJob& job) {
   const std::unique_ptr<StoreIterator> rows =

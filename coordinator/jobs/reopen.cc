@@ -19,8 +19,6 @@
 namespace nightshift {
 namespace {
 
-constexpr size_t kReadaheadBytes = size_t{1} << 20;
-
 // Goes through a job's outcomes and splits them into what runs again and what stays.
 class Reopening {
  public:

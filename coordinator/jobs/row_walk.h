@@ -13,6 +13,9 @@
 
 namespace nightshift {
 
+// Of the store, for a walk over much of a job.
+inline constexpr size_t kReadaheadBytes = size_t{1} << 20;
+
 // Not thread-safe. Sees the store as it was when the walk was made.
 class RowWalk {
  public:

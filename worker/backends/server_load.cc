@@ -13,7 +13,7 @@
 namespace nightshift {
 namespace {
 
-using Json = nlohmann::json;
+using PlainJson = nlohmann::json;
 
 // What the lines of one name add up to.
 struct Sum {
@@ -89,15 +89,15 @@ bool SplitMetric(absl::string_view line, absl::string_view* name, absl::string_v
          std::isfinite(*value);
 }
 
-double NumberAt(const Json& object, const char* key, double otherwise) {
+double NumberAt(const PlainJson& object, const char* key, double otherwise) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<double>() : otherwise;
 }
 
 // A list of slots: busy where they say so, in the words of several versions.
-void ReadSlots(const Json& slots, v1::ServerLoad* load) {
+void ReadSlots(const PlainJson& slots, v1::ServerLoad* load) {
   int busy = 0;
-  for (const Json& slot : slots) {
+  for (const PlainJson& slot : slots) {
     const bool processing = slot.contains("is_processing") && slot["is_processing"].is_boolean()
                                 ? slot["is_processing"].get<bool>()
                                 : NumberAt(slot, "state", 0) != 0;
@@ -108,7 +108,7 @@ void ReadSlots(const Json& slots, v1::ServerLoad* load) {
 }
 
 // The last of TensorRT-LLM's iterations.
-void ReadIteration(const Json& iteration, v1::ServerLoad* load) {
+void ReadIteration(const PlainJson& iteration, v1::ServerLoad* load) {
   const double active = NumberAt(iteration, "numActiveRequests", -1);
   if (active >= 0) load->set_running(active);
   const double queued = NumberAt(iteration, "numQueuedRequests", -1);
@@ -159,7 +159,8 @@ void ReadPrometheusLoad(absl::string_view text, v1::ServerLoad* load) {
 }
 
 void ReadJsonLoad(absl::string_view text, v1::ServerLoad* load) {
-  const Json document = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  const PlainJson document =
+      PlainJson::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (!document.is_array() || document.empty() || !document.back().is_object()) return;
   if (document.back().contains("id_task") || document.back().contains("is_processing")) {
     ReadSlots(document, load);

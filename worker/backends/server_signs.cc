@@ -6,12 +6,13 @@
 
 namespace nightshift {
 
-using Json = nlohmann::json;
+using PlainJson = nlohmann::json;
 
 ModelList ReadModelList(absl::string_view body) {
   ModelList list;
-  const Json document = Json::parse(body.begin(), body.end(), nullptr, /*allow_exceptions=*/false);
-  const Json* entries = &document;
+  const PlainJson document =
+      PlainJson::parse(body.begin(), body.end(), nullptr, /*allow_exceptions=*/false);
+  const PlainJson* entries = &document;
   if (document.is_object()) {
     const auto data = document.find("data");
     if (data == document.end()) return list;
@@ -19,7 +20,7 @@ ModelList ReadModelList(absl::string_view body) {
   }
   if (!entries->is_array()) return list;
   list.readable = true;
-  for (const Json& entry : *entries) {
+  for (const PlainJson& entry : *entries) {
     if (!entry.is_object() || list.models.size() == kModelsMax) continue;
     const auto id = entry.find("id");
     if (id == entry.end() || !id->is_string()) continue;
@@ -33,9 +34,10 @@ ModelList ReadModelList(absl::string_view body) {
 
 std::vector<std::string> ReadModelIndex(absl::string_view body) {
   std::vector<std::string> models;
-  const Json index = Json::parse(body.begin(), body.end(), nullptr, /*allow_exceptions=*/false);
+  const PlainJson index =
+      PlainJson::parse(body.begin(), body.end(), nullptr, /*allow_exceptions=*/false);
   if (!index.is_array()) return models;
-  for (const Json& entry : index) {
+  for (const PlainJson& entry : index) {
     if (!entry.is_object() || models.size() == kModelsMax) continue;
     const auto name = entry.find("name");
     const auto state = entry.find("state");

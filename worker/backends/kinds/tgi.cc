@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr MemberRule kParameters[] = {
+constexpr MemberRule kTgiParameters[] = {
     {"max_tokens", "max_new_tokens"},
     {"max_completion_tokens", "max_new_tokens"},
     {"typical_p"},
@@ -41,7 +41,7 @@ class Tgi final : public NativeDialect {
     ASSIGN_OR_RETURN(out["inputs"], PromptText(body));
     Json& parameters = out["parameters"];
     parameters["details"] = true;
-    RETURN_IF_ERROR(MapMembers(body, kParameters, {}, "TGI", parameters));
+    RETURN_IF_ERROR(MapMembers(body, kTgiParameters, {}, "TGI", parameters));
     if (parameters.contains("stop")) parameters["stop"] = AsList(parameters["stop"]);
     // It refuses a temperature of 0 and has another word for it; above 0 it must be told to sample.
     const double temperature = NumberIn(parameters, "temperature");

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr MemberRule kParameters[] = {
+constexpr MemberRule kTritonParameters[] = {
     {"max_tokens"},
     {"max_completion_tokens", "max_tokens"},
     {"min_p"},
@@ -48,7 +48,7 @@ class Triton final : public NativeDialect {
     out["exclude_input_in_output"] = true;
     Json& parameters = out["parameters"];
     parameters["stream"] = stream;
-    RETURN_IF_ERROR(MapMembers(body, kParameters, {}, "Triton", parameters));
+    RETURN_IF_ERROR(MapMembers(body, kTritonParameters, {}, "Triton", parameters));
     return NativeCall{
         absl::StrCat("/v2/models/", UrlStep(body.model), stream ? "/generate_stream" : "/generate"),
         PrintJson(out)};
