@@ -26,7 +26,12 @@ struct MonotonicTime {
 
 inline MonotonicTime operator+(MonotonicTime t, absl::Duration d) {
   if (t.infinite() || d == absl::InfiniteDuration()) return MonotonicTime::Infinite();
-  return MonotonicTime{t.nanos + absl::ToInt64Nanoseconds(d)};
+  int64_t sum = 0;
+  const int64_t nanos = absl::ToInt64Nanoseconds(d);  // at the ends where it does not fit
+  if (__builtin_add_overflow(t.nanos, nanos, &sum)) {
+    return nanos > 0 ? MonotonicTime::Infinite() : MonotonicTime{INT64_MIN};
+  }
+  return MonotonicTime{sum};
 }
 inline MonotonicTime operator-(MonotonicTime t, absl::Duration d) { return t + -d; }
 inline absl::Duration operator-(MonotonicTime a, MonotonicTime b) {

@@ -70,6 +70,8 @@ ResultDecision Dispatcher::Impl::Decide(const ResultEvent& event, MonotonicTime 
     decision.attempts.set_moves(lease->way.moves + 1);
     *retry_due = now;
   } else if (result.kind() == v1::AttemptResult::REJECTED) {
+    // Sent again after it has moved the request on.
+    if (job->router != nullptr && result.attempt() < attempts.charged) return decision;
     outcome = v1::OUTCOME_FAILED;
   } else {
     // A failure says something about the attempt of its holder only; of anyone else it would count

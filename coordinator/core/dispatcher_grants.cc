@@ -233,10 +233,17 @@ ShareCandidate Dispatcher::Impl::Candidate(const Source& source, double unknown_
 int64_t Dispatcher::Impl::AddClass(const Taker& taker, int64_t count, int32_t priority,
                                    int32_t as_priority, Sources* sources, Grant* grant,
                                    MonotonicTime now) {
+  if (count <= 0) return 0;
   // The careful ones first, in what room there is for them.
   constexpr Caution kShared[] = {Caution::kLone, Caution::kSuspect, Caution::kOrdinary};
+  const bool any_lone =
+      std::any_of(sources->all.begin(), sources->all.end(), [&](const Source& source) {
+        return source.priority == priority && source.Available(Caution::kLone) > 0;
+      });
   std::array<int64_t, kCautions> room{};
   for (const Caution caution : kShared) {
+    // That of lone ones takes a walk over the fleet.
+    if (caution == Caution::kLone && !any_lone) continue;
     const int64_t held = caution == Caution::kLone ? LoneAt(*taker.worker, taker.place)
                                                    : leases.CountOf(taker.worker->number, caution);
     room[static_cast<size_t>(caution)] = std::max<int64_t>(0, HeldMax(caution) - held);

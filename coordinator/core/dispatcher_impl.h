@@ -244,6 +244,8 @@ struct Dispatcher::Impl {
   std::vector<bool> Route(WorkerNumber number, absl::Span<const RequestId> ids,
                           absl::Span<const std::string* const> custom_ids);
   // Whether a request whose attempt has failed is tried by the next backend of its route.
+  // Of a request whose custom_id is not at hand: as far as the backend that has it tells.
+  static LeaseWay ClaimedWay(const Job& job, uint64_t index, absl::string_view backend);
   static bool MovesOn(const Job& job, const Lease* lease, const v1::AttemptResult& result);
 
   // --- dispatcher_commit.cc

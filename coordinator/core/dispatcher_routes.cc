@@ -38,7 +38,9 @@ void Dispatcher::Impl::LookAtLanes(Job* job, MonotonicTime now, MonotonicTime* n
           continue;
         }
         const bool fails = backend.state == "broken" || backend.state == "refused";
-        up |= !fails && backend.state != "starting";
+        // Without room for a single call it is left alone: a quota that is used up, say.
+        const bool full = backend.reported && backend.limit == 0;
+        up |= !fails && !full && backend.state != "starting";
         broken |= fails;
       }
     }
@@ -116,6 +118,17 @@ std::vector<bool> Dispatcher::Impl::Route(WorkerNumber number, absl::Span<const 
                            .moved = !job->router->Serves(first, backend)});
   }
   return keep;
+}
+
+LeaseWay Dispatcher::Impl::ClaimedWay(const Job& job, uint64_t index, absl::string_view backend) {
+  LeaseWay way;
+  if (job.router == nullptr) return way;
+  const auto known = job.attempts.find(index);
+  way.moves = known == job.attempts.end() ? 0 : known->second.moves;
+  way.moved = way.moves > 0;
+  // Any way that may be its own and goes on: at worst the last backend is asked once more.
+  way.last = !job.router->MayMoveOn(way.moves, backend);
+  return way;
 }
 
 bool Dispatcher::Impl::MovesOn(const Job& job, const Lease* lease,

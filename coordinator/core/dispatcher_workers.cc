@@ -65,16 +65,18 @@ bool Dispatcher::Impl::KeepHeld(Worker* worker, const v1::HeldRequest& held) {
     return false;
   }
   if (OfAnEarlierRun(*job, held.run(), held.kind())) return false;
-  // A failure whose charge is in the store already: only its acknowledgement was lost.
-  if (held.kind() == v1::AttemptResult::RETRY && held.attempt() < ChargedAttempts(*job, id.index)) {
-    return false;
-  }
+  // A failure whose charge is in the store already: only its acknowledgement was lost. The same for
+  // a rejection that has moved the request on.
+  const bool goes_on = held.kind() == v1::AttemptResult::RETRY ||
+                       (held.kind() == v1::AttemptResult::REJECTED && job->router != nullptr);
+  if (goes_on && held.attempt() < ChargedAttempts(*job, id.index)) return false;
   Lease lease{worker->number,
               workers.BackendPlace(worker, held.backend()),
               0,
               held.attempt(),
               job->queue->CautionOf(id.index),
               job->record.options().priority()};
+  lease.way = ClaimedWay(*job, id.index, held.backend());
   if (job->queue->Claim(id.index)) {
     leases.Add(id, lease);
     Touch(job);

@@ -96,4 +96,15 @@ bool Router::Serves(Lane lane, absl::string_view backend) const {
   return true;
 }
 
+bool Router::MayMoveOn(int moves, absl::string_view backend) const {
+  for (int first = 1; first <= lanes(); ++first) {
+    Lane lane = static_cast<Lane>(first);
+    for (int step = 0; step < moves; ++step) lane = Next(lane);
+    for (Lane next = Next(lane); next != lane; lane = next, next = Next(lane)) {
+      if (Serves(lane, backend)) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace nightshift

@@ -44,6 +44,9 @@ class Router {
   // Where a request goes that cannot be answered in `lane`; `lane` itself at the end of the way.
   Lane Next(Lane lane) const;
   bool Serves(Lane lane, absl::string_view backend) const;
+  // Whether there is a request that has gone at least so many steps, is with this backend, and has
+  // a next one.
+  bool MayMoveOn(int moves, absl::string_view backend) const;
 
  private:
   Lane Named(size_t name) const { return static_cast<Lane>(1 + name); }

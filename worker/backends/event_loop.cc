@@ -348,13 +348,13 @@ int CurlEventLoop::WaitMillis(MonotonicTime timer_due) {
   return static_cast<int>(std::min<int64_t>(millis, 3'600'000));
 }
 
-void CurlEventLoop::Turn() {
+bool CurlEventLoop::Turn() {
   context_.now = clock_.Now();
   // Without a call it may have waited for however long.
-  if (!calls_.empty() && context_.now - context_.turned_at > kStandstillMin) {
-    context_.stood_still_until = context_.now;
-  }
+  const bool stood_still = !calls_.empty() && context_.now - context_.turned_at > kStandstillMin;
+  if (stood_still) context_.stood_still_until = context_.now;
   context_.turned_at = context_.now;
+  return stood_still;
 }
 
 void CurlEventLoop::Run() {
@@ -368,7 +368,7 @@ void CurlEventLoop::Run() {
     RunCurlTimers();
     happened = false;
     const std::vector<SocketWatcher::Ready>& all_ready = watcher_.Wait(WaitMillis(timer_due));
-    Turn();
+    const bool stood_still = Turn();
     for (const SocketWatcher::Ready& ready : all_ready) {
       context_.now = clock_.Now();
       if (ready.fd == wakeup_fd_) {
@@ -383,8 +383,10 @@ void CurlEventLoop::Run() {
     }
     context_.now = clock_.Now();
     happened = RunCurlTimers() || happened;
-    happened = RunCallTimers() || happened;
+    // Before a call is given up for its time, what has come for it counts; after a standstill that
+    // is read in the next round.
     happened = CollectFinished() || happened;
+    if (!stood_still) happened = RunCallTimers() || happened;
     happened = HandOut() || happened;
   }
 }

@@ -1,8 +1,8 @@
 // The event loop behind EventLoop::Create. Only for the sources of this folder.
 //
-// One round: wait for sockets → what is posted → sockets → libcurl's timers → our timers → hand out
-// the outcomes → the owner's timer → start what was asked for meanwhile. A handle joins or leaves
-// libcurl only between its calls, never inside one of its callbacks.
+// One round: wait for sockets → what is posted → sockets → libcurl's timers → what has ended → our
+// timers → hand out the outcomes → the owner's timer → start what was asked for meanwhile. A handle
+// joins or leaves libcurl only between its calls, never inside one of its callbacks.
 #ifndef NIGHTSHIFT_WORKER_BACKENDS_EVENT_LOOP_H_
 #define NIGHTSHIFT_WORKER_BACKENDS_EVENT_LOOP_H_
 
@@ -80,8 +80,8 @@ class CurlEventLoop final : public EventLoop {
   void Release(Backend& backend, CallSlot& slot, CallOutcome outcome);
   void RemoveFromCurl(CallSlot& slot);
   int WaitMillis(MonotonicTime timer_due);
-  // Reads the clock, and sees whether the process stood still.
-  void Turn();
+  // Reads the clock. True when the process has stood still.
+  bool Turn();
 
   Clock& clock_;
   std::function<void(CallOutcome)> on_finished_;

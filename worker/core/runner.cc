@@ -104,6 +104,18 @@ void Runner::Impl::Discard(const RequestKey& key) {
   if (in_flight) calls_port.Abort(call);
 }
 
+void Runner::Impl::GiveAway(const RequestKey& key) {
+  HeldRequest* request = FindRequest(key);
+  if (request == nullptr || request->kept == nullptr) {
+    Discard(key);
+    return;
+  }
+  const bool in_flight = request->place == HeldRequest::Place::kInFlight;
+  const CallId call = request->call;
+  RecordKept(request);
+  if (in_flight) calls_port.Abort(call);
+}
+
 void Runner::Impl::Settle(int backend, MonotonicTime now) {
   Fill(backend, now);
   // It has turned out that it would be long before the next call.

@@ -287,17 +287,26 @@ void Runner::Impl::OnFailure(const Call& call, CallOutcome&& outcome, Classifica
   } else {
     backend.limiter->OnDrop(call.started, now);
   }
-  const bool probing = backend.breaker.state() == Breaker::State::kProbing;
+  const bool asking = backend.breaker.state() == Breaker::State::kProbing;
+  const bool probing = asking && call.probe;
   bool changed = false;
-  // A backend that is slow is not broken; but asked whether it works, it did not answer.
-  if (what.error_class != v1::ERROR_CLASS_TIMEOUT || probing) {
+  // A backend that is slow is not broken; but asked whether it works, it did not answer. While it
+  // is asked, the end of a call from before says nothing new.
+  if (probing || (!asking && what.error_class != v1::ERROR_CLASS_TIMEOUT)) {
     changed = backend.breaker.OnFailed(what.message, absl::HashOf(call.request->key), now, random);
   }
-  if (backend.breaker.state() == Breaker::State::kOpen) {
+  const bool from_before = asking && !call.probe && what.error_class != v1::ERROR_CLASS_TIMEOUT;
+  if (backend.breaker.state() == Breaker::State::kOpen || from_before) {
     // That it fails everything is not this request's fault. As a probe it makes room for another,
     // since it may be this one that the backend fails at.
     what.verdict = Verdict::kRetryFree;
-    if (probing) outcome.retry_after = std::max(outcome.retry_after, kProbeAgain);
+    if (probing) {
+      outcome.retry_after = std::max(outcome.retry_after, kProbeAgain);
+      // Else the last few of a job that fail every time would keep it for ever.
+      if (outcome.http_status >= 500 && !PardonsProbe(call.request->key)) {
+        what.verdict = Verdict::kRetry;
+      }
+    }
   } else if (outcome.http_status >= 500 && what.error_class != v1::ERROR_CLASS_TIMEOUT &&
              !draining && call.request->kept == nullptr) {
     AddDoubt(call.request, std::move(outcome), std::move(what), now);

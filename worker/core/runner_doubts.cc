@@ -30,6 +30,13 @@ void Runner::Impl::PardonDoubts(Backend& backend) {
   }
 }
 
+bool Runner::Impl::PardonsProbe(const RequestKey& key) {
+  if (failed_probes.size() >= kPardonedMax) failed_probes.clear();
+  if (++failed_probes[key] <= kFailedProbesMax) return true;
+  failed_probes.erase(key);
+  return false;
+}
+
 void Runner::Impl::JudgeFirstDoubt(Backend& backend, Verdict verdict) {
   Doubt doubt = std::move(backend.doubts.front());
   backend.doubts.pop_front();

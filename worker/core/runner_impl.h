@@ -52,6 +52,9 @@ inline constexpr size_t kDoubtsMax = 1000;
 inline constexpr int kPardonsMax = 2;
 // Beyond so many requests all pardons are forgotten: some get two more.
 inline constexpr size_t kPardonedMax = 10'000;
+// So often in a row a request may be the one that a broken backend is asked with, and fail. Then it
+// is charged: at some twenty seconds each an outage is over by then, or others took the request.
+inline constexpr int kFailedProbesMax = 20;
 // A backend that has refused every call for so long is called by that name, and then in the log.
 inline constexpr absl::Duration kRefusesShown = absl::Seconds(10);
 inline constexpr absl::Duration kRefusesLogged = absl::Seconds(60);
@@ -191,6 +194,8 @@ struct Runner::Impl {
                 MonotonicTime now);
   void ChargeDoubts(Backend& backend, MonotonicTime ended_by);
   void PardonDoubts(Backend& backend);
+  // Of a request that has failed as a probe.
+  bool PardonsProbe(const RequestKey& key);
   void JudgeFirstDoubt(Backend& backend, Verdict verdict);
   void OnStale(const Call& call, CallOutcome&& outcome, Classification&& what, MonotonicTime now);
   void OnRefusal(const Call& call, CallOutcome&& outcome, Classification&& what, MonotonicTime now);
@@ -222,6 +227,8 @@ struct Runner::Impl {
   void ReturnUnstarted(int backend, absl::string_view why);
   // Not wanted any more: its call is aborted, its results are dropped.
   void Discard(const RequestKey& key);
+  // Others have it; but an answer in hand was paid for, and is the better one.
+  void GiveAway(const RequestKey& key);
 
   // --- runner_report.cc
   // What a person and the coordinator should know: as told, unless the breaker knows better.
@@ -250,7 +257,8 @@ struct Runner::Impl {
   absl::flat_hash_map<RequestKey, std::unique_ptr<HeldRequest>> requests;
   absl::flat_hash_map<CallId, Call> calls;
   RetryQueue retries;
-  absl::flat_hash_map<RequestKey, int> pardons;  // at most kPardonedMax
+  absl::flat_hash_map<RequestKey, int> pardons;        // at most kPardonedMax
+  absl::flat_hash_map<RequestKey, int> failed_probes;  // likewise
   Outbox outbox;
   // What requests and results belong to: told by the Welcome, or the spool's last. Empty: not
   // known, and nothing is held.

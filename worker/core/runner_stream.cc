@@ -66,7 +66,7 @@ void Runner::Impl::OnWelcome(const v1::Welcome& welcome, MonotonicTime now) {
   } else if (welcome.lease_ttl_ms() > 0) {
     kept_for = absl::Milliseconds(welcome.lease_ttl_ms());
   }
-  for (const v1::RequestKey& key : welcome.drop()) Discard(RequestKey::From(key));
+  for (const v1::RequestKey& key : welcome.drop()) GiveAway(RequestKey::From(key));
   if (draining) SendDrain();
   SendReturned();
   low_interval = kLowReportInterval;
@@ -215,10 +215,20 @@ void Runner::Impl::OnRecall(const v1::Recall& recall, MonotonicTime now) {
   const auto named = backend_by_name.find(recall.backend());
   if (named == backend_by_name.end()) return;
   Backend& backend = backends[named->second];
-  for (int64_t count = recall.count(); count > 0 && !backend.buffered.empty(); --count) {
+  int64_t count = recall.count();
+  for (; count > 0 && !backend.buffered.empty(); --count) {
     // One that is asked for again, since its answer is no good: that is done here.
     if (backend.buffered.last()->kept != nullptr) break;
     Return(backend.buffered.last(), "others can start it sooner");
+  }
+  // Then those that were refused and wait to be tried again, the last one first.
+  std::vector<HeldRequest*> waiting;
+  retries.ForEach([&](HeldRequest* request) {
+    if (request->backend == named->second && request->kept == nullptr) waiting.push_back(request);
+  });
+  for (; count > 0 && !waiting.empty(); --count) {
+    Return(waiting.back(), "others can start it sooner");
+    waiting.pop_back();
   }
   SendReturned();
   // What it has handed back says nothing against giving it more later.

@@ -158,6 +158,59 @@ TEST_F(DispatcherRoutes, AModelThatIsNotThereMovesOn) {
   EXPECT_EQ(SendTo("old").size(), 1u);
 }
 
+// Its acknowledgement was lost with the stream, or with the coordinator.
+TEST_F(DispatcherRoutes, ARejectionThatMovedARequestOnIsNoEndWhenItIsSentAgain) {
+  for (const bool restart : {false, true}) {
+    const JobNumber job = NewRoutedJob(60, 0.5);
+    ConnectWith({"old", "new"}, 100);
+    const RequestId one = Send()["new"].at(0);
+    ResultEvent gone = From(Answered(worker_, one), "new");
+    gone.result.set_kind(v1::AttemptResult::REJECTED);
+    gone.result.set_error_class(v1::ERROR_CLASS_MODEL_NOT_FOUND);
+    EXPECT_EQ(Decision(gone), ResultDecision::Kind::kRetry);
+    if (restart) {
+      Start();
+    } else {
+      EXPECT_EQ(SendTo("old"), std::vector<RequestId>{one});
+    }
+    v1::Hello hello = HelloOf("w", "w-session");
+    hello.clear_backends();
+    for (const std::string& name : names_) hello.add_backends()->set_name(name);
+    Hold(&hello, one, /*answered=*/true);
+    hello.mutable_held(0)->set_backend("new");
+    hello.mutable_held(0)->set_kind(v1::AttemptResult::REJECTED);
+    const auto reply = dispatcher->OnHello(hello, clock.Now(), clock.WallNow());
+    ASSERT_TRUE(reply.ok());
+    EXPECT_EQ(reply->welcome.drop_size(), 1);
+    worker_ = reply->worker;
+    gone.worker = worker_;
+    EXPECT_EQ(Decision(gone), ResultDecision::Kind::kDrop);
+    EXPECT_EQ(Status(job).counts().failed(), 0);
+    Start();
+  }
+}
+
+// A quota that is used up for hours: it is there, and has no room.
+TEST_F(DispatcherRoutes, ABackendWithoutRoomIsWaitedForAShortWhile) {
+  NewRoutedJob(60, 1);
+  ConnectWith({"old", "new"}, 100);
+  const auto report = [&] {
+    v1::Report told;
+    for (const std::string& name : names_) {
+      v1::BackendReport& entry = *told.add_backends();
+      entry.mutable_info()->set_name(name);
+      entry.mutable_info()->set_state("ready");
+      entry.set_limit(name == "new" ? 0 : 100);
+    }
+    dispatcher->OnReport(worker_, told, clock.Now());
+  };
+  report();
+  EXPECT_TRUE(SendTo("old").empty());
+  clock.Advance(absl::Seconds(10));
+  report();
+  EXPECT_EQ(SendTo("old").size(), 60u);
+}
+
 TEST_F(DispatcherRoutes, ABrokenBackendsRequestsGoToTheOthersAtOnceAndItsOwnAgainLater) {
   const JobNumber job = NewRoutedJob(300, 0.5);
   ConnectWith({"old", "new"}, 12);
@@ -267,6 +320,22 @@ TEST_F(DispatcherRoutes, AReconnectedWorkersFailureStillMovesOn) {
   Hold(&hello, one, /*answered=*/false);
   hello.mutable_held(0)->set_backend("new");
   ASSERT_TRUE(dispatcher->OnHello(hello, clock.Now(), clock.WallNow()).ok());
+  EXPECT_EQ(Decision(From(Failed(worker_, one), "new")), ResultDecision::Kind::kRetry);
+}
+
+TEST_F(DispatcherRoutes, ACallFromBeforeARestartStillMovesOn) {
+  NewRoutedJob(60, 0.5, {}, /*max_attempts=*/1);
+  ConnectWith({"old", "new"}, 100);
+  const RequestId one = Send()["new"].at(0);
+  Start();
+  v1::Hello hello = HelloOf("w", "w-session");
+  hello.clear_backends();
+  for (const std::string& name : names_) hello.add_backends()->set_name(name);
+  Hold(&hello, one, /*answered=*/false);
+  hello.mutable_held(0)->set_backend("new");
+  const auto reply = dispatcher->OnHello(hello, clock.Now(), clock.WallNow());
+  ASSERT_TRUE(reply.ok());
+  worker_ = reply->worker;
   EXPECT_EQ(Decision(From(Failed(worker_, one), "new")), ResultDecision::Kind::kRetry);
 }
 

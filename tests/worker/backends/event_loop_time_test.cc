@@ -180,6 +180,23 @@ TEST(EventLoopAbortTest, AShortPauseBeforeACallIsSentCostsNothing) {
   EXPECT_EQ(fixture.Wait(77).transport, Transport::kComplete);
 }
 
+// The answer is in the socket when the process goes on, though the call's time has passed.
+TEST(EventLoopTimerTest, AnAnswerThatCameDuringAStandstillCounts) {
+  FakeClock clock;
+  ScriptedServer server([](const Request&) { return Held(); });
+  LoopFixture fixture({LoopFixture::Spec(server.url())}, clock);
+  CallRequest request = LoopFixture::Chat();
+  request.timeout = absl::Seconds(10);
+  const CallId id = fixture.Start(std::move(request));
+  server.WaitForHeld(1);
+  fixture.OnLoop([&] {
+    server.Release();
+    server.WaitForSent(1);
+    clock.Advance(absl::Seconds(60));
+  });
+  EXPECT_EQ(fixture.Wait(id).transport, Transport::kComplete);
+}
+
 // Outcomes are handed out while others are in flight: starting and aborting from there is normal.
 TEST(EventLoopAbortTest, OutcomesMayStartAndAbortOtherCalls) {
   ScriptedServer server(

@@ -10,7 +10,7 @@ v1::ServerLoad Prometheus(absl::string_view text) {
   ReadPrometheusLoad(text, &load);
   return load;
 }
-v1::ServerLoad Json(absl::string_view text) {
+v1::ServerLoad JsonLoad(absl::string_view text) {
   v1::ServerLoad load;
   ReadJsonLoad(text, &load);
   return load;
@@ -62,7 +62,7 @@ TEST(ServerLoadTest, ReadsSglangTgiAndTriton) {
 }
 
 TEST(ServerLoadTest, ReadsLlamaCppsSlots) {
-  const v1::ServerLoad load = Json(
+  const v1::ServerLoad load = JsonLoad(
       R"([{"id":0,"id_task":7,"is_processing":true},{"id":1,"id_task":-1,"is_processing":false},
           {"id":2,"id_task":3,"is_processing":true}])");
   EXPECT_EQ(load.slots(), 3);
@@ -70,7 +70,7 @@ TEST(ServerLoadTest, ReadsLlamaCppsSlots) {
 }
 
 TEST(ServerLoadTest, ReadsTheLastIterationOfTensorRt) {
-  const v1::ServerLoad load = Json(
+  const v1::ServerLoad load = JsonLoad(
       R"([{"iter":1,"numActiveRequests":9},
           {"iter":2,"numActiveRequests":4,"numQueuedRequests":2,"maxNumActiveRequests":128,
            "kvCacheStats":{"usedNumBlocks":25,"maxNumBlocks":100}}])");

@@ -146,6 +146,43 @@ TEST_F(RunnerBackendTest, ARequestIsPardonedTwiceAndThenCharged) {
   }
 }
 
+// The last requests of a job that fail every time do not keep it for ever.
+TEST_F(RunnerBackendTest, ARequestThatFailsAsTheProbeAgainAndAgainIsCharged) {
+  constexpr int kForgiven = 20;
+  Connect(10);
+  Lease(0, 10);
+  for (size_t i = 0; i < 10; ++i) Finish(HttpError(calls_.started[i].id, 500, "boom"));
+  Advance(absl::Seconds(2));
+  int probes = 0;
+  bool charged = false;
+  while (!charged && probes <= kForgiven) {
+    calls_.started.clear();
+    link_.sent.clear();
+    Advance(absl::Minutes(2));
+    Lease(0, 1);
+    ASSERT_EQ(calls_.started.size(), 1u);
+    Finish(HttpError(calls_.started[0].id, 500, "boom"));
+    ++probes;
+    ASSERT_FALSE(Results().empty());
+    charged = Results().back().charged();
+  }
+  EXPECT_TRUE(charged);
+  EXPECT_EQ(probes, kForgiven + 1);
+}
+
+TEST_F(RunnerBackendTest, ALateFailureSaysNothingWhileTheBackendIsAsked) {
+  Connect(11);
+  Lease(0, 11);
+  for (size_t i = 0; i < 10; ++i) Finish(HttpError(calls_.started[i].id, 500, "boom"));
+  Advance(absl::Minutes(2));
+  Lease(20, 1);
+  ASSERT_EQ(calls_.started.size(), 12u) << "the probe";
+  Finish(HttpError(calls_.started[10].id, 500, "boom"));
+  EXPECT_FALSE(Results().back().charged());
+  Finish(Answer(calls_.started[11].id));
+  EXPECT_EQ(LastReport().info().state(), "ready");
+}
+
 TEST_F(RunnerBackendTest, FailuresThatAreNotJudgedWhenTheWorkerStopsAreNotCharged) {
   Connect(2);
   Lease(0, 2);

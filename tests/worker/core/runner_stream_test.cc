@@ -1,6 +1,8 @@
 // The runner and the coordinator's stream: greeting, loss, sending again, draining.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "tests/worker/core/runner_fixture.h"
 
@@ -489,6 +491,23 @@ TEST_F(RunnerStreamTest, ARecallTakesWhatWouldStartLast) {
   EXPECT_TRUE(calls_.aborted.empty());
   recall.mutable_recall()->set_backend("no such");
   runner_->OnMessage(recall, Now());
+}
+
+// They would be refused again and again here, while others have nothing to do.
+TEST_F(RunnerStreamTest, ARecallTakesWhatWasRefusedAsWell) {
+  Connect(2);
+  Lease(0, 2);
+  Finish(HttpError(calls_.started[0].id, 429));
+  Finish(HttpError(calls_.started[1].id, 429));
+  v1::CoordinatorMessage recall;
+  recall.mutable_recall()->set_backend("b");
+  recall.mutable_recall()->set_count(100);
+  link_.sent.clear();
+  runner_->OnMessage(recall, Now());
+  std::vector<uint64_t> returned = ReturnedIndexes();
+  std::sort(returned.begin(), returned.end());
+  EXPECT_EQ(returned, (std::vector<uint64_t>{0, 1}));
+  EXPECT_EQ(runner_->held(), 0);
 }
 
 TEST_F(RunnerStreamTest, HigherPrioritiesStartFirst) {

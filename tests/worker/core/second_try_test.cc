@@ -177,6 +177,20 @@ TEST_F(RunnerSecondTryTest, ADrainKeepsTheFirstAnswerInsteadOfHandingTheRequestB
   EXPECT_THAT(ReturnedIndexes(), IsEmpty());
 }
 
+// The worker was away for too long, and its request went to others. Its answer was paid for.
+TEST_F(RunnerSecondTryTest, AFirstAnswerIsNotDroppedForARequestThatOthersHave) {
+  Connect();
+  LeaseWith(kRetry, kKeep);
+  Finish(Short());
+  LinkDown();
+  Advance(absl::Seconds(9));
+  LinkUp();
+  Welcome({1});
+  EXPECT_EQ(OnlyResult().kind(), v1::AttemptResult::ANSWERED);
+  EXPECT_EQ(calls_.aborted.size(), 1u);
+  EXPECT_EQ(runner_->held(), 0);
+}
+
 TEST_F(RunnerSecondTryTest, WhileDrainingNothingIsAskedAgain) {
   Connect();
   LeaseWith(kRetry, kKeep);
