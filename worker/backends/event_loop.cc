@@ -369,6 +369,7 @@ void CurlEventLoop::Run() {
     happened = false;
     const std::vector<SocketWatcher::Ready>& all_ready = watcher_.Wait(WaitMillis(timer_due));
     const bool stood_still = Turn();
+    const MonotonicTime polled_at = context_.now;
     for (const SocketWatcher::Ready& ready : all_ready) {
       context_.now = clock_.Now();
       if (ready.fd == wakeup_fd_) {
@@ -383,9 +384,10 @@ void CurlEventLoop::Run() {
     }
     context_.now = clock_.Now();
     happened = RunCurlTimers() || happened;
-    // Before a call is given up for its time, what has come for it counts; after a standstill that
-    // is read in the next round.
+    // Before a call is given up for its time, what has come for it counts: that is what the sockets
+    // were asked for after that time.
     happened = CollectFinished() || happened;
+    context_.now = polled_at;
     if (!stood_still) happened = RunCallTimers() || happened;
     happened = HandOut() || happened;
   }
