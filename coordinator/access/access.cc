@@ -116,23 +116,25 @@ void Access::ReloadIfDue() const {
   if (now.nanos < due) return;
   if (!next_look_ns_.compare_exchange_strong(due, (now + kLookInterval).nanos)) return;
   MutexLock reload_lock(&reload_mutex_);
-  // A file that is gone or cannot be read has the sign of none, so that this is told once.
   const absl::StatusOr<FileSign> sign = Look();
-  if (sign.value_or(FileSign()) == sign_) return;
-  sign_ = sign.value_or(FileSign());
+  if (sign.ok() && *sign == sign_) return;
   absl::Status problem = sign.status();
   if (problem.ok()) {
     absl::StatusOr<std::shared_ptr<const Tokens>> tokens = Read();
     problem = tokens.status();
     if (tokens.ok()) {
+      // Not before: a file that only becomes readable keeps its sign.
+      sign_ = *sign;
       MutexLock lock(&mutex_);
       tokens_ = *std::move(tokens);
     }
   }
   if (problem.ok()) {
     LogInfo("the token file ", options_.token_file, " was read again");
-  } else {
-    LogError(problem.message(), "; the tokens that were in force still are");
+    problem_told_.clear();
+  } else if (problem.message() != problem_told_) {
+    problem_told_ = std::string(problem.message());
+    LogError(problem_told_, "; the tokens that were in force still are");
   }
 }
 

@@ -108,7 +108,8 @@ class Access {
   Clock& clock_;
   mutable std::atomic<int64_t> next_look_ns_{0};
   mutable Mutex reload_mutex_;  // one reloads; held while the file is read, nobody waits for it
-  mutable FileSign sign_ ABSL_GUARDED_BY(reload_mutex_);
+  mutable FileSign sign_ ABSL_GUARDED_BY(reload_mutex_);  // of what is in force
+  mutable std::string problem_told_ ABSL_GUARDED_BY(reload_mutex_);
   mutable Mutex mutex_;
   mutable std::shared_ptr<const Tokens> tokens_ ABSL_GUARDED_BY(mutex_);
   mutable std::map<std::string, Bucket> buckets_ ABSL_GUARDED_BY(mutex_);

@@ -309,6 +309,10 @@ absl::StatusOr<v1::SubmitReply> StoreSubmission::Refuse() {
 
 absl::StatusOr<v1::SubmitReply> StoreSubmission::Found(JobNumber job) {
   RETURN_IF_ERROR(RemoveRows());
+  ASSIGN_OR_RETURN(const v1::JobRecord found, dispatcher_.GetRecord(job));
+  if (TenantOf(found) != TenantOf(record_)) {
+    return absl::AlreadyExistsError("another job carries that idempotency token; take another");
+  }
   v1::SubmitReply reply;
   reply.set_result(v1::SubmitReply::FOUND);
   ASSIGN_OR_RETURN(*reply.mutable_job(), dispatcher_.GetStatus(job, clock_.Now()));

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
+#include "coordinator/core/tenant.h"
 #include "coordinator/jobs/audit.h"
 #include "coordinator/jobs/open_jobs.h"
 #include "coordinator/jobs/reopen.h"
@@ -129,7 +130,10 @@ class JobServiceImpl final : public JobService, public v1::JobService::CallbackS
     return Answer(context, Role::kRead, [&](const Caller& caller) -> absl::Status {
       const std::optional<JobNumber> job =
           dispatcher().FindJobByToken(TenantToken(caller, request->idempotency_token()));
-      if (!job.has_value()) {
+      // The token may have been guessed, or be one that the Batch API has made.
+      const absl::StatusOr<v1::JobRecord> record =
+          job.has_value() ? dispatcher().GetRecord(*job) : absl::NotFoundError("");
+      if (!record.ok() || !caller.Sees(TenantOf(*record))) {
         return absl::NotFoundError("no job carries that idempotency token");
       }
       return FillStatus(*job, reply);
