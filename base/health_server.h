@@ -2,7 +2,8 @@
 // alive) and `/readyz` (it can do its work now, or why not). A worker has one; the coordinator's
 // HTTP service answers the same pages itself.
 //
-// Thread-safe. Serves on threads of its own until it is destroyed.
+// One request per connection, without a body, within a few seconds. Thread-safe. Serves on threads
+// of its own until it is destroyed.
 #ifndef NIGHTSHIFT_BASE_HEALTH_SERVER_H_
 #define NIGHTSHIFT_BASE_HEALTH_SERVER_H_
 

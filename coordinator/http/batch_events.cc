@@ -12,8 +12,9 @@ namespace nightshift {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{64} << 10;
-// A longer PLACE would not fit into the head of a request.
-constexpr size_t kPlaceBytesMax = size_t{16} << 10;
+// A longer place is not told: the HTTP library takes no line of a head beyond 8 KiB, and the place
+// comes back in one, as a header or in the URL.
+constexpr size_t kPlaceBytesMax = size_t{7} << 10;
 constexpr absl::Duration kLook = absl::Milliseconds(50);
 constexpr int kLooks = 20;
 constexpr absl::Duration kBatchInterval = absl::Seconds(1);

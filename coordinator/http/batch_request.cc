@@ -20,7 +20,6 @@ namespace {
 
 using PlainJson = nlohmann::json;
 
-constexpr size_t kIdempotencyKeyBytesMax = 255;
 // Objects within objects of a body; deeper ones are refused before they are read.
 constexpr int kDepthMax = 16;
 
@@ -56,9 +55,11 @@ class Reader {
 
   bool Run() {
     std::string endpoint;
-    if (!Text(body_, "", "input_file_id", record_.mutable_input_file_id()) ||
+    if (!ShortText(body_, "", "input_file_id", kBatchWordBytesMax,
+                   record_.mutable_input_file_id()) ||
         !Text(body_, "", "endpoint", &endpoint) ||
-        !Text(body_, "", "completion_window", record_.mutable_completion_window())) {
+        !ShortText(body_, "", "completion_window", kBatchWordBytesMax,
+                   record_.mutable_completion_window())) {
       return false;
     }
     return TakeEndpoint(endpoint) && TakeWindow() && TakeMetadata() && TakeOutputLifetime() &&
@@ -97,6 +98,13 @@ class Reader {
     if (!value->is_string()) return WrongType(param, "a string", *value);
     *out = value->get<std::string>();
     return true;
+  }
+
+  bool ShortText(const PlainJson& object, const std::string& prefix, const char* name,
+                 size_t bytes_max, std::string* out) {
+    if (!Text(object, prefix, name, out)) return false;
+    return out->size() <= bytes_max ||
+           WrongValue(prefix + name, absl::StrCat("longer than ", bytes_max, " bytes."));
   }
 
   bool TakeEndpoint(const std::string& text) {
@@ -169,12 +177,7 @@ class Reader {
     if (Member(body_, "idempotency_key") == nullptr) return true;
     std::string key;
     if (!Text(body_, "", "idempotency_key", &key)) return false;
-    if (key.empty() || key.size() > kIdempotencyKeyBytesMax) {
-      return WrongValue("idempotency_key",
-                        absl::StrCat("expected 1 to ", kIdempotencyKeyBytesMax, " bytes."));
-    }
-    record_.set_idempotency_key(std::move(key));
-    return true;
+    return SetIdempotencyKey(key, &record_, &refusal_);
   }
 
   // A whole number that may be left out.
@@ -211,10 +214,22 @@ class Reader {
     const PlainJson* const labels = Member(own, "labels");
     if (labels == nullptr) return true;
     if (!labels->is_object()) return WrongType("nightshift.labels", "an object", *labels);
+    if (labels->size() > kLabelsMax) {
+      return WrongValue("nightshift.labels", absl::StrCat("at most ", kLabelsMax, " labels."));
+    }
     for (const auto& [key, value] : labels->items()) {
       if (key.empty()) return WrongValue("nightshift.labels", "a label has no name.");
-      if (!value.is_string()) return WrongType("nightshift.labels." + key, "a string", value);
-      (*record_.mutable_options()->mutable_labels())[key] = value.get<std::string>();
+      if (key.size() > kLabelKeyBytesMax) {
+        return WrongValue("nightshift.labels", absl::StrCat("a label's name is longer than ",
+                                                            kLabelKeyBytesMax, " bytes."));
+      }
+      const std::string param = "nightshift.labels." + key;
+      if (!value.is_string()) return WrongType(param, "a string", value);
+      std::string text = value.get<std::string>();
+      if (text.size() > kLabelValueBytesMax) {
+        return WrongValue(param, absl::StrCat("longer than ", kLabelValueBytesMax, " bytes."));
+      }
+      (*record_.mutable_options()->mutable_labels())[key] = std::move(text);
     }
     return true;
   }
@@ -254,7 +269,8 @@ class Reader {
     options.set_priority(static_cast<int32_t>(priority));
     options.set_max_attempts(static_cast<int32_t>(attempts));
     options.set_budget_tokens(tokens);
-    if (Member(*own, "name") != nullptr && !Text(*own, prefix, "name", options.mutable_name())) {
+    if (Member(*own, "name") != nullptr &&
+        !ShortText(*own, prefix, "name", kBatchNameBytesMax, options.mutable_name())) {
       return false;
     }
     if (const PlainJson* const usd = Member(*own, "budget_usd"); usd != nullptr) {
@@ -314,6 +330,17 @@ bool ParseBatchRequest(absl::string_view body, v1::BatchRecord* record, HttpRepl
   }
   record->set_body_hash(HashOf(body));
   return Reader(json, *record, *refusal).Run();
+}
+
+bool SetIdempotencyKey(absl::string_view key, v1::BatchRecord* record, HttpReply* refusal) {
+  if (key.empty() || key.size() > kIdempotencyKeyBytesMax) {
+    *refusal = BadParameter("idempotency_key", "invalid_value",
+                            absl::StrCat("Invalid 'idempotency_key': expected 1 to ",
+                                         kIdempotencyKeyBytesMax, " bytes."));
+    return false;
+  }
+  record->set_idempotency_key(std::string(key));
+  return true;
 }
 
 }  // namespace nightshift

@@ -55,8 +55,8 @@ HttpReply BatchesApi::Create(HttpRequest& request) const {
   HttpReply refusal;
   if (!ParseBatchRequest(body, &record, &refusal)) return refusal;
   if (const std::string* const key = request.Header("idempotency-key");
-      key != nullptr && !key->empty()) {
-    record.set_idempotency_key(*key);
+      key != nullptr && !key->empty() && !SetIdempotencyKey(*key, &record, &refusal)) {
+    return refusal;
   }
   if (const absl::Status room = parts_.dispatcher->TakesNewJobs(); !room.ok()) {
     return ErrorReply(room);

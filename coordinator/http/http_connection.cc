@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/string_view.h"
+
 namespace nightshift {
 namespace {
 
@@ -70,8 +72,11 @@ bool HttpConnection::Await(short events, MonotonicTime until) const {
 
 bool HttpConnection::AwaitRequest(absl::Duration timeout) {
   in_head_ = true;
+  range_.Restart();
   head_bytes_ = 0;
   body_bytes_ = 0;
+  askable_ = 0;
+  chunks_.reset();
   written_ = 0;
   if (begin_ == end_ && Fill(clock_.Now() + timeout) != Got::kBytes) return false;
   started_ = clock_.Now();
@@ -132,6 +137,7 @@ ssize_t HttpConnection::Send(const char* bytes, size_t size, MonotonicTime until
 
 ssize_t HttpConnection::read(char* out, size_t size) {
   if (broken_) return -1;
+  if (!in_head_ && askable_ == 0) return RefuseBody();
   if (begin_ == end_) {
     const Got got = Fill(ReadDeadline());
     if (got == Got::kTimeout) {
@@ -145,20 +151,33 @@ ssize_t HttpConnection::read(char* out, size_t size) {
       return 0;
     }
   }
-  const size_t taken = std::min(size, end_ - begin_);
+  if (in_head_) return ReadHead(out);
+  const size_t taken = std::min({size, end_ - begin_, askable_});
   std::memcpy(out, buffer_.data() + begin_, taken);
   begin_ += taken;
-  if (in_head_) {
-    head_bytes_ += static_cast<int64_t>(taken);
-    if (head_bytes_ > kHeadBytesMax) {
-      must_close_ = true;
-      broken_ = true;
-      return -1;
-    }
-  } else {
-    body_bytes_ += static_cast<int64_t>(taken);
-  }
+  askable_ -= taken;
+  body_bytes_ += static_cast<int64_t>(taken);
+  if (chunks_.has_value() && !chunks_->Take(absl::string_view(out, taken))) return RefuseBody();
   return static_cast<ssize_t>(taken);
+}
+
+ssize_t HttpConnection::RefuseBody() {
+  badly_framed_ = true;
+  must_close_ = true;
+  broken_ = true;
+  return -1;
+}
+
+ssize_t HttpConnection::ReadHead(char* out) {
+  bool taken = false;
+  *out = range_.Put(buffer_[begin_], &taken);
+  if (taken) ++begin_;
+  if (++head_bytes_ > kHeadBytesMax) {
+    must_close_ = true;
+    broken_ = true;
+    return -1;
+  }
+  return 1;
 }
 
 bool HttpConnection::is_writable() const {

@@ -12,11 +12,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/range_renamer.h"
+#include "coordinator/http/chunk_check.h"
 
 // Of OpenSSL.
 typedef struct ssl_ctx_st SSL_CTX;
@@ -33,6 +36,9 @@ inline constexpr absl::Duration kBodyIdleTimeout = absl::Seconds(30);
 // A body may take this long, and a second more for each kBodyBytesPerSecondMin of it.
 inline constexpr absl::Duration kBodyTimeout = absl::Seconds(60);
 inline constexpr int64_t kBodyBytesPerSecondMin = 1024;
+// The library hands a body on in parts of 4 KiB. What it keeps meanwhile, lengths of chunks and
+// what follows the last one, it keeps without a bound of its own.
+inline constexpr size_t kUndeliveredBytesMax = size_t{16} << 10;
 
 class HttpConnection final : public httplib::Stream {
  public:
@@ -47,14 +53,20 @@ class HttpConnection final : public httplib::Stream {
   // Waits for the first byte of a request; false when none comes in that time or the client is
   // gone.
   bool AwaitRequest(absl::Duration timeout);
-  // From here on bytes are the body's.
+  // From here on bytes are the body's. None is read before somebody asks for them.
   void HeadEnds();
+  // Its bytes are to be chunks; of this body only.
+  void BodyIsChunked() { chunks_.emplace(); }
+  // Whoever takes the body asks for more of it: so many bytes may be read until the next call.
+  void AskForBody() { askable_ = kUndeliveredBytesMax; }
   // After an error the rest of a body may be on its way. Takes what comes for a moment, so that the
   // client reads its answer before the connection breaks.
   void DrainAndShut();
 
   bool head_too_large() const { return in_head_ && head_bytes_ > kHeadBytesMax; }
   bool timed_out() const { return timed_out_; }
+  // The body's chunks are none, or more came between them than its receiver got.
+  bool badly_framed() const { return badly_framed_; }
   // The bytes of a message were not all read, or cannot be told from the next one's.
   bool must_close() const { return must_close_; }
   void MustClose() { must_close_ = true; }
@@ -74,6 +86,10 @@ class HttpConnection final : public httplib::Stream {
   // False when `events` did not come up in time.
   bool Await(short events, MonotonicTime until) const;
   MonotonicTime ReadDeadline() const;
+  // Nothing more is read.
+  ssize_t RefuseBody();
+  // One byte, from the buffer.
+  ssize_t ReadHead(char* out);
   // Waits for bytes and takes them into the buffer.
   enum class Got { kBytes, kEnd, kTimeout };
   Got Fill(MonotonicTime until);
@@ -95,9 +111,13 @@ class HttpConnection final : public httplib::Stream {
   bool timed_out_ = false;
   bool must_close_ = false;
   bool broken_ = false;
+  bool badly_framed_ = false;
+  RangeRenamer range_;
   MonotonicTime started_;  // of the head, then of the body
   int64_t head_bytes_ = 0;
   int64_t body_bytes_ = 0;
+  size_t askable_ = 0;
+  std::optional<ChunkCheck> chunks_;
   MonotonicTime write_started_;
   int64_t written_ = 0;
 };

@@ -12,15 +12,18 @@
 #include <thread>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/health_server.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
+#include "base/range_renamer.h"
 #include "base/threads_on_demand.h"
 #include "coordinator/http/api_reply.h"
 #include "coordinator/http/http_connection.h"
@@ -75,7 +78,9 @@ class LibraryBody final : public HttpBody {
     if (reader_ == nullptr || !exchange->has_body) return absl::OkStatus();
     absl::Status status;
     int64_t taken = 0;
+    exchange->connection->AskForBody();
     const bool whole = (*reader_)([&](const char* bytes, size_t size) {
+      exchange->connection->AskForBody();
       taken += static_cast<int64_t>(size);
       if (taken > bytes_max) {
         status = absl::OutOfRangeError(
@@ -87,10 +92,7 @@ class LibraryBody final : public HttpBody {
     });
     if (!status.ok() || !whole) exchange->connection->MustClose();
     if (status.ok() && !whole) {
-      status = absl::InvalidArgumentError(
-          exchange->connection->timed_out()
-              ? "The body came too slowly and was given up."
-              : "The body ends early: fewer bytes came than the request announced.");
+      status = absl::InvalidArgumentError(WhyCut());
     }
     read_ = status.ok();
     return status;
@@ -100,6 +102,12 @@ class LibraryBody final : public HttpBody {
   bool done() const { return read_ || !exchange->has_body; }
 
  private:
+  static absl::string_view WhyCut() {
+    if (exchange->connection->timed_out()) return "The body came too slowly and was given up.";
+    if (exchange->connection->badly_framed()) return "The body is not properly chunked.";
+    return "The body ends early: fewer bytes came than the request announced.";
+  }
+
   const httplib::ContentReader* const reader_;
   bool read_ = false;
 };
@@ -108,6 +116,20 @@ bool IsDigits(absl::string_view text) {
   return !text.empty() && text.size() <= 18 && std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isdigit(static_cast<unsigned char>(c));
   });
+}
+
+// Those that have a route.
+constexpr absl::string_view kMethods[] = {"GET",   "HEAD",   "POST",   "PUT",
+                                          "PATCH", "DELETE", "OPTIONS"};
+
+bool IsRoutedMethod(absl::string_view method) { return absl::c_linear_search(kMethods, method); }
+
+// Whether the pattern of the routes matches it: `.` takes no end of a line, and on a long one the
+// library's regular expression would use up the stack.
+bool MayBePath(absl::string_view path) {
+  return absl::StartsWith(path, "/") && path.size() <= kHttpPathBytesMax &&
+         std::none_of(path.begin(), path.end(),
+                      [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
 }
 
 // How the body is delimited, judged before a byte of it is read: the library would guess, and what
@@ -121,6 +143,7 @@ void CheckFraming(const httplib::Request& request, Exchange& now) {
       now.problem = "The body must come with one Content-Length, or chunked and without one.";
     }
     now.has_body = true;
+    now.connection->BodyIsChunked();
   } else if (lengths > 0) {
     const std::string value = request.get_header_value("Content-Length");
     if (lengths > 1 || !IsDigits(value)) now.problem = "Content-Length must be one number.";
@@ -149,11 +172,17 @@ class LibraryServer final : public HttpServer, private httplib::Server {
     set_tcp_nodelay(true);
     set_keep_alive_timeout(absl::ToInt64Seconds(kKeepAlive));
     set_keep_alive_max_count(kRequestsPerConnectionMax);
-    // Bodies are counted where they are read.
+    // Bodies are counted where they are read, and an upload may be of any size.
     set_payload_max_length(std::numeric_limits<size_t>::max());
     set_pre_routing_handler([](const httplib::Request& request, httplib::Response& response) {
+      // What no route takes: the library would read the body of it into memory first.
+      if (!IsRoutedMethod(request.method)) {
+        response.status = 405;
+        response.set_header("Allow", absl::StrJoin(kMethods, ", "));
+        return HandlerResponse::Handled;
+      }
       // Before the library's regular expression sees it.
-      if (request.path.size() <= kHttpPathBytesMax) return HandlerResponse::Unhandled;
+      if (MayBePath(request.path)) return HandlerResponse::Unhandled;
       response.status = 404;
       return HandlerResponse::Handled;
     });
@@ -164,7 +193,7 @@ class LibraryServer final : public HttpServer, private httplib::Server {
                                   const httplib::ContentReader& reader) {
       Handle(request, response, &reader);
     };
-    // Every method there is, so that no body is ever read by the library on its own.
+    // All of kMethods, so that no body is ever read by the library on its own.
     Get("/.*", without_body);
     Options("/.*", without_body);
     Post("/.*", with_body);
@@ -241,6 +270,9 @@ class LibraryServer final : public HttpServer, private httplib::Server {
     } else if (response.status == 404) {
       error.message = "Unknown request URL.";
       error.code = "unknown_url";
+    } else if (response.status == 405) {
+      error.message = "No request URL here takes that method.";
+      error.code = "method_not_allowed";
     } else if (response.status >= 500) {
       error.message = "The server could not answer; its log says why.";
     } else {
@@ -301,15 +333,17 @@ class LibraryServer final : public HttpServer, private httplib::Server {
   }
 
   // Keeps the headers for us and takes from the library those that it would act on: it would parse
-  // forms in memory, unpack bodies without a limit, and believe ranges that do not exist.
+  // forms in memory and unpack bodies without a limit. Ranges it never sees: see RangeRenamer.
   static void TakeHead(httplib::Request& request, HttpConnection& connection, Exchange& now) {
     connection.HeadEnds();
-    for (const auto& [name, value] : request.headers) now.headers.emplace_back(name, value);
+    for (const auto& [name, value] : request.headers) {
+      const bool range = absl::EqualsIgnoreCase(name, kRenamedRange);
+      now.headers.emplace_back(range ? "Range" : name, value);
+    }
     CheckFraming(request, now);
-    for (const char* name : {"Content-Type", "Content-Encoding", "Accept-Encoding", "Range"}) {
+    for (const char* name : {"Content-Type", "Content-Encoding", "Accept-Encoding"}) {
       request.headers.erase(name);
     }
-    request.ranges.clear();
   }
 
   void Handle(const httplib::Request& library_request, httplib::Response& response,

@@ -10,6 +10,9 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from http_api import ApiCase, requests  # noqa: E402
 
+# What coordinator/http/batch_events.cc tells at most.
+PLACE_BYTES_MAX = 7 << 10
+
 
 class Stream:
     """The events of one connection, as (event, data, id)."""
@@ -95,6 +98,16 @@ class Events(ApiCase):
             reply = self.call("GET", f"/v1/batches/{other}/events", headers={"Last-Event-ID": bad})
             self.assertEqual((reply.status, reply.error["param"]) if bad != "." else reply.status,
                              (400, "after") if bad != "." else 200, bad)
+
+    # The library refuses longer heads' lines by itself; the longest place that is told must come through.
+    def test_the_longest_place_can_be_sent_back(self):
+        batch = self.created(self.uploaded(requests(1)))
+        place = "x" * (PLACE_BYTES_MAX // 2) + "."
+        place += "x" * (PLACE_BYTES_MAX - len(place))
+        path = f"/v1/batches/{batch}/events"
+        for path, headers in ((path, {"Last-Event-ID": place}), (f"{path}?after={place}", {})):
+            reply = self.call("GET", path, headers=headers)
+            self.assertEqual((reply.status, reply.error["param"]), (400, "after"), reply.body)
 
     def test_a_refused_batch_ends_its_stream(self):
         batch = self.created(self.uploaded('{"custom_id": 1}\n'))

@@ -69,6 +69,48 @@ class Heads(ApiCase):
         flood = b"".join(b"X-%d: %s\r\n" % (i, b"y" * 100) for i in range(2000))
         self.refused(b"GET /v1/files HTTP/1.1\r\nHost: localhost\r\n" + flood + b"\r\n", 431)
 
+    # The library would match it against a regular expression, on the stack, and answer by itself what it cannot read.
+    def test_ranges_are_not_the_librarys(self):
+        for name in (b"Range", b"RANGE", b"range"):
+            for value in (b"bytes=" + b"1" * 4000 + b"-", b"bytes=" + b"1-2," * 1900 + b"1-2", b"lines=1-2", b"bytes=x"):
+                reply = self.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s: %s\r\n\r\n"
+                                 % (name, value))
+                self.assertTrue(reply.startswith(b"HTTP/1.1 200 "), (name, value[:20], reply[:200]))
+        content = requests(1).encode()
+        file_id = self.uploaded(content)
+        for value, status, body in (("bytes=2-4", 206, content[2:5]), ("bytes=x", 200, content),
+                                    ("bytes=" + "1" * 4000 + "-", 200, content)):
+            for name in ("Range", "rANGE"):
+                reply = self.content(file_id, {name: value})
+                self.assertEqual((reply.status, reply.body), (status, body), value[:20])
+
+    # Nobody asked for these bodies, and they have no end: the answer does not wait for one.
+    def test_bodies_that_no_route_takes(self):
+        for line, status in ((b"POST *", 404), (b"POST /%0a", 404), (b"PUT /v1/%0d%0ax", 404), (b"DELETE x", 404),
+                             (b"PRI /", 405), (b"PRI *", 405), (b"CONNECT /v1/files", 405), (b"TRACE /", 405)):
+            for how in (b"", b"Content-Length: 1000000000\r\n", b"Transfer-Encoding: chunked\r\n"):
+                begun = time.monotonic()
+                body = (b"ffffff\r\n" if b"chunked" in how else b"") + b"x" * 100_000
+                reply = self.raw(line + b" HTTP/1.1\r\nHost: localhost\r\n" + how + b"\r\n" + body, shut=False)
+                self.assertTrue(reply.startswith(b"HTTP/1.1 %d " % status), (line, how, reply[:200]))
+                self.assertEqual(b"\r\nAllow: GET, " in reply, status == 405)
+                self.assertIn(b"\r\nConnection: close\r\n", reply)
+                self.assertLess(time.monotonic() - begun, 5)
+
+    # The length of a chunk without an end, and what may follow the last chunk without one.
+    def test_chunks_that_do_not_come_to_an_end(self):
+        for chunks in (b"0" * 100_000, b"5;" + b"x" * 100_000, b"5\r\n{    " + b"x" * 100_000,
+                       b"2\r\n{}\r\n0\r\n" + b"X: y\r\n" * 20_000):
+            begun = time.monotonic()
+            self.refused(b"POST /v1/batches HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
+                         400)
+            self.assertLess(time.monotonic() - begun, 5)
+        # Small chunks are as good as large ones.
+        body = b"".join(b"1\r\n%c\r\n" % byte for byte in b"{" + b" " * 30_000 + b"}") + b"0\r\n\r\n"
+        reply = self.raw(b"POST /v1/batches HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                         b"Transfer-Encoding: chunked\r\n\r\n" + body)
+        self.assertIn(b"missing_required_parameter", reply)
+
     # What a body may hide is never taken for the next request.
     def test_nothing_follows_a_body_that_was_not_read(self):
         inner = b"GET /v1/files HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -77,6 +119,25 @@ class Heads(ApiCase):
                      b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n"
                      b"Transfer-Encoding: chunked\r\n\r\n" % len(inner)):
             self.assertEqual(self.raw(head + inner).count(b"HTTP/1.1 "), 1)
+
+    # The library would take what has come for all of it, and the rest for another request.
+    def test_chunks_that_are_none(self):
+        inner = b"GET /v1/files HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for chunks in (b"2\r\n{}XX\r\n", b"2\r\n{}\n", b"2\n{}\r\n0\r\n\r\n", b"0x2\r\n{}\r\n0\r\n\r\n",
+                       b" 2\r\n{}\r\n0\r\n\r\n", b"+2\r\n{}\r\n0\r\n\r\n", b"-1\r\n{}\r\n0\r\n\r\n",
+                       b"2 x\r\n{}\r\n0\r\n\r\n", b"2;x\n{}\r\n0\r\n\r\n", b"2\r{}\r\n0\r\n\r\n",
+                       b"0000000000000002\r\n{}\r\n0\r\n\r\n", b"\r\n2\r\n{}\r\n0\r\n\r\n",
+                       b"2\r\n{}\r\n0\r\nX: y\r\n\r\n", b"2\r\n{}\r\n0\n\r\n"):
+            reply = self.raw(b"POST /v1/batches HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+                             + chunks + inner)
+            self.assertEqual(reply.count(b"HTTP/1.1 "), 1, (chunks, reply))
+            self.assertIn(b"The body is not properly chunked.", reply, chunks)
+        for chunks in (b"2\r\n{}\r\n0\r\n\r\n", b"02;a=\"b\"\r\n{}\r\n000;c\r\n\r\n", b"1  \r\n{\r\n1\t;\r\n}\r\n0\r\n\r\n",
+                       b"A\r\n{        }\r\n0\r\n\r\n", b"00b\r\n{         }\r\n0\r\n\r\n"):
+            reply = self.raw(b"POST /v1/batches HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+                             + chunks + inner.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+            self.assertEqual(reply.count(b"HTTP/1.1 "), 2, (chunks, reply))
+            self.assertIn(b"missing_required_parameter", reply, chunks)
 
     # Two hundred of them, and a supervisor is served at once.
     def test_slow_clients_stop_nobody(self):
@@ -143,6 +204,43 @@ class Doors(ApiCase):
         self.assertEqual(self.call("GET", "/readyz").body, b"ready\n")
 
 
+class WorkersHealth(ApiCase):
+    def setUp(self):
+        super().setUp()
+        worker = self.start_worker()
+        self.http = worker.wait_for(r"http://(127\.0\.0\.1:\d+)/healthz").group(1)
+
+    def test_pages(self):
+        self.assertEqual(self.call("GET", "/healthz").body, b"ok\n")
+        self.assertEqual((self.call("HEAD", "/healthz").status, self.call("GET", "/x").status), (200, 404))
+        reply = self.raw(b"GET /healthz HTTP/1.1\r\nHost: x\r\nRange: bytes=" + b"1" * 8000 + b"-\r\n\r\n")
+        self.assertTrue(reply.startswith(b"HTTP/1.1 200 "), reply[:200])
+
+    def test_nothing_but_reading(self):
+        for how in (b"", b"Content-Length: 1000000000\r\n", b"Transfer-Encoding: chunked\r\n"):
+            for method in (b"POST", b"PUT", b"PRI", b"DELETE", b"OPTIONS"):
+                begun = time.monotonic()
+                body = (b"ffffff\r\n" if b"chunked" in how else b"") + b"x" * 100_000
+                reply = self.raw(method + b" /healthz HTTP/1.1\r\nHost: x\r\n" + how + b"\r\n" + body)
+                self.assertTrue(reply.startswith(b"HTTP/1.1 405 "), reply[:200])
+                self.assertIn(b"\r\nAllow: GET, HEAD\r\n", reply)
+                self.assertLess(time.monotonic() - begun, 3)
+        self.assertTrue(self.raw(b"GET /healthz HTTP/1.1\r\n" + b"A: b\r\n" * 20_000).startswith(b"HTTP/1.1 400 "))
+
+    # More of them than there are threads, with a byte now and then: others are served after a few seconds.
+    def test_slow_clients_are_given_up(self):
+        host, port = self.http.split(":")
+        slow = [socket.create_connection((host, int(port))) for _ in range(6)]
+        self.addCleanup(lambda: [connection.close() for connection in slow])
+        begun = time.monotonic()
+        while time.monotonic() < begun + 3:
+            for connection in slow:
+                connection.sendall(b"G")
+            time.sleep(0.5)
+        self.assertEqual(self.call("GET", "/healthz").status, 200)
+        self.assertLess(time.monotonic() - begun, 14)
+
+
 class Metrics(ApiCase):
     def metrics(self):
         reply = self.call("GET", "/metrics")
@@ -205,6 +303,8 @@ class WithToken(ApiCase):
                 reply = self.call(method, path, headers=headers)
                 self.assertEqual((reply.status, reply.error["type"], reply.error["code"]),
                                  (401, "authentication_error", "invalid_api_key"))
+        for bad in ("bytes=x", "bytes=" + "1" * 4000 + "-"):
+            self.assertEqual(self.call("GET", "/v1/files/x/content", headers={"Range": bad}).status, 401)
         headers = {"Authorization": "Bearer open sesame", "Host": "a.name.example"}
         self.assertEqual(self.call("GET", "/v1/files", headers=headers).status, 200)
         self.assertEqual(self.call("GET", "/healthz").status, 200)

@@ -81,6 +81,64 @@ TEST(BatchRequestTest, OptionsOfTheWrongKindAreRefused) {
   }
 }
 
+// A batch with a body of its own, of one field and options.
+bool Parses(const std::string& fields, const std::string& options, std::string* refused) {
+  v1::BatchRecord record;
+  HttpReply refusal;
+  const bool good = ParseBatchRequest(
+      R"({"endpoint":"/v1/embeddings",)" + fields + R"(,"nightshift":{)" + options + "}}", &record,
+      &refusal);
+  *refused = refusal.body;
+  return good;
+}
+
+// What stays in memory with the record.
+TEST(BatchRequestTest, TextsAndLabelsHaveALimit) {
+  const auto file = [](size_t size) {
+    return R"("completion_window":"24h","input_file_id":")" + std::string(size, 'f') + "\"";
+  };
+  const auto window = [](size_t size) {
+    return R"("input_file_id":"f","completion_window":")" + std::string(size - 3, '0') + "24h\"";
+  };
+  const auto key = [](size_t size) {
+    return R"("input_file_id":"f","completion_window":"24h","idempotency_key":")" +
+           std::string(size, 'k') + "\"";
+  };
+  const auto name = [](size_t size) { return R"("name":")" + std::string(size, 'n') + "\""; };
+  const auto label = [](size_t name_size, size_t size) {
+    return R"("labels":{")" + std::string(name_size, 'l') + R"(":")" + std::string(size, 'v') +
+           "\"}";
+  };
+  const auto labels = [](int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) {
+      text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":"v")";
+    }
+    return R"("labels":{)" + text + "}";
+  };
+  std::string refused;
+  EXPECT_TRUE(Parses(file(kBatchWordBytesMax), "", &refused)) << refused;
+  EXPECT_TRUE(Parses(key(kIdempotencyKeyBytesMax), "", &refused)) << refused;
+  EXPECT_TRUE(Parses(file(1), name(kBatchNameBytesMax), &refused)) << refused;
+  EXPECT_TRUE(Parses(file(1), label(kLabelKeyBytesMax, kLabelValueBytesMax), &refused)) << refused;
+  EXPECT_TRUE(Parses(file(1), labels(kLabelsMax), &refused)) << refused;
+
+  EXPECT_FALSE(Parses(file(kBatchWordBytesMax + 1), "", &refused));
+  EXPECT_THAT(refused, HasSubstr("'input_file_id': longer than 128 bytes"));
+  EXPECT_FALSE(Parses(window(kBatchWordBytesMax + 1), "", &refused));
+  EXPECT_THAT(refused, HasSubstr("'completion_window': longer than 128 bytes"));
+  EXPECT_FALSE(Parses(key(kIdempotencyKeyBytesMax + 1), "", &refused));
+  EXPECT_THAT(refused, HasSubstr("'idempotency_key': expected 1 to 255 bytes"));
+  EXPECT_FALSE(Parses(file(1), name(kBatchNameBytesMax + 1), &refused));
+  EXPECT_THAT(refused, HasSubstr("'nightshift.name': longer than 512 bytes"));
+  EXPECT_FALSE(Parses(file(1), label(kLabelKeyBytesMax + 1, 1), &refused));
+  EXPECT_THAT(refused, HasSubstr("a label's name is longer than 128 bytes"));
+  EXPECT_FALSE(Parses(file(1), label(1, kLabelValueBytesMax + 1), &refused));
+  EXPECT_THAT(refused, HasSubstr("'nightshift.labels.l': longer than 512 bytes"));
+  EXPECT_FALSE(Parses(file(1), labels(kLabelsMax + 1), &refused));
+  EXPECT_THAT(refused, HasSubstr("at most 64 labels"));
+}
+
 TEST(BatchRequestTest, DepthHasALimit) {
   std::string deep;
   for (int i = 0; i < 100'000; ++i) deep += "{\"a\":";
