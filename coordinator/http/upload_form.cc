@@ -23,7 +23,7 @@ constexpr std::array<absl::string_view, 6> kPurposes = {"assistants", "batch",  
 constexpr size_t kBeginningBytes = size_t{64} << 10;
 constexpr int64_t kLookBytes = int64_t{16} << 20;
 
-HttpReply Missing(absl::string_view name) {
+HttpReply MissingField(absl::string_view name) {
   return BadParameter(name, "missing_required_parameter",
                       absl::StrCat("Missing required parameter: '", name, "'."));
 }
@@ -123,9 +123,9 @@ bool UploadForm::LooksLikeJsonLines() const {
 }
 
 HttpReply UploadForm::Finish() {
-  if (file_ == nullptr) return Missing("file");
+  if (file_ == nullptr) return MissingField("file");
   const auto purpose = fields_.find("purpose");
-  if (purpose == fields_.end()) return Missing("purpose");
+  if (purpose == fields_.end()) return MissingField("purpose");
   if (!IsFilePurpose(purpose->second)) return UnknownPurpose();
   int64_t lifetime = 0;
   HttpReply refusal;
