@@ -152,12 +152,13 @@ const TokenEntry* FindToken(const std::vector<TokenEntry>& entries, absl::string
   nobody.hash.assign(2 * SHA256_DIGEST_LENGTH, '-');
   absl::string_view id = token;
   id = absl::ConsumePrefix(&id, kPrefix) ? id.substr(0, 2 * kIdBytes) : "";
-  const TokenEntry* entry = &nobody;
+  const TokenEntry* entry = nullptr;
   for (const TokenEntry& one : entries) {
     if (one.id == id) entry = &one;
   }
-  const bool right = EqualInConstantTime(SaltedHash(entry->salt, token), entry->hash);
-  return right && entry != &nobody ? entry : nullptr;
+  const TokenEntry& hashed = entry != nullptr ? *entry : nobody;
+  const bool right = EqualInConstantTime(SaltedHash(hashed.salt, token), hashed.hash);
+  return right ? entry : nullptr;
 }
 
 }  // namespace nightshift
