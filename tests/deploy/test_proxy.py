@@ -58,6 +58,7 @@ class Proxy(ApiCase):
                           f"error_log {self.path('error.log')}; events {{ worker_connections 1024; }}\n"
                           f"http {{ access_log off;\n{temp}\n{text}\n}}\n")
         self.nginx = self.start(Process([NGINX, "-c", main, "-e", self.path("error.log")]))
+        self.addCleanup(self.nginx.end)  # killed, it would leave its worker behind
         self.eventually(self.answers, "nginx listens")
 
     def answers(self):
