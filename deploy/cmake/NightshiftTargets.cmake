@@ -1,19 +1,43 @@
 # How this project's targets are made: one place for warnings, sanitizers and labels.
 
-set(NIGHTSHIFT_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror)
-# Several sources compiled as one (CMAKE_UNITY_BUILD, presets `asan`, `clang` and `tsan`): what is in the
-# anonymous namespace of one is then before the headers of the next.
-if(CMAKE_UNITY_BUILD)
+set(NIGHTSHIFT_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+if(NIGHTSHIFT_WARNINGS_ARE_ERRORS)
+  list(APPEND NIGHTSHIFT_WARNINGS -Werror)
+endif()
+# Presets `asan`, `clang` and `tsan` compile several sources as one: what is in the anonymous
+# namespace of one is then before the headers of the next.
+set(NIGHTSHIFT_JOINED 1 CACHE STRING "How many sources of a target are compiled as one")
+if(NIGHTSHIFT_JOINED GREATER 1)
   list(APPEND NIGHTSHIFT_WARNINGS -Wno-shadow)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     list(APPEND NIGHTSHIFT_WARNINGS -Wno-subobject-linkage)
   endif()
 endif()
 
-# nightshift_alone(a.cc…): sources of this folder whose names would collide with their neighbours'
-# where several are compiled as one.
-function(nightshift_alone)
-  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+# nightshift_join(VAR NAME source…): in VAR what target NAME is compiled from. CMake's own unity builds
+# name their sources by absolute paths: a compiler cache filled in one checkout misses in the next.
+function(nightshift_join variable name)
+  if(NOT NIGHTSHIFT_JOINED GREATER 1)
+    set(${variable} ${ARGN} PARENT_SCOPE)
+    return()
+  endif()
+  file(RELATIVE_PATH folder "${CMAKE_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+  set(joined)
+  set(text "")
+  set(count 0)
+  list(LENGTH ARGN all)
+  foreach(source IN LISTS ARGN)
+    string(APPEND text "#include \"${folder}/${source}\"\n")
+    math(EXPR count "${count} + 1")
+    math(EXPR more "${count} % ${NIGHTSHIFT_JOINED}")
+    if(more EQUAL 0 OR count EQUAL all)
+      set(file "${CMAKE_CURRENT_BINARY_DIR}/${name}.joined/${count}.cc")
+      file(CONFIGURE OUTPUT "${file}" CONTENT "${text}" @ONLY)
+      list(APPEND joined "${file}")
+      set(text "")
+    endif()
+  endforeach()
+  set(${variable} ${joined} PARENT_SCOPE)
 endfunction()
 
 add_library(nightshift_flags INTERFACE)
@@ -91,24 +115,28 @@ function(nightshift_use_pch name holder)
   endif()
 endfunction()
 
-# nightshift_library(NAME SOURCES a.cc … [PUBLIC target…] [PRIVATE target…])
-# A static library of one layer. Third-party targets belong under PRIVATE.
+# nightshift_library(NAME SOURCES a.cc … [ALONE b.cc …] [PUBLIC target…] [PRIVATE target…])
+# A static library of one layer. Third-party targets belong under PRIVATE. ALONE are sources with
+# properties of their own, or whose names collide with their neighbours': never joined.
 function(nightshift_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
-  add_library(${name} STATIC ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "" "" "SOURCES;ALONE;PUBLIC;PRIVATE" ${ARGN})
+  nightshift_join(sources ${name} ${ARG_SOURCES})
+  add_library(${name} STATIC ${sources} ${ARG_ALONE})
   target_link_libraries(${name} PUBLIC ${ARG_PUBLIC} PRIVATE nightshift_flags ${ARG_PRIVATE})
   target_include_directories(${name} PUBLIC "${CMAKE_SOURCE_DIR}")
   nightshift_use_pch(${name} nightshift_pch)
 endfunction()
 
-# nightshift_test(NAME LABELS unit [tsan] SOURCES a_test.cc … DEPS target…)
-# One GoogleTest program, one ctest entry; ctest -R NAME runs it, --gtest_filter narrows it.
+# nightshift_test(NAME LABELS unit [tsan] SOURCES a_test.cc … [ALONE b_test.cc …] DEPS target…)
+# One GoogleTest program, one ctest entry; ctest -R NAME runs it, --gtest_filter narrows it. ALONE as
+# above.
 function(nightshift_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;ALONE;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  add_executable(${name} ${ARG_SOURCES})
+  nightshift_join(sources ${name} ${ARG_SOURCES})
+  add_executable(${name} ${sources} ${ARG_ALONE})
   target_link_libraries(${name} PRIVATE nightshift_flags ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main Threads::Threads)
   target_compile_options(${name} PRIVATE ${NIGHTSHIFT_TEST_OPTIONS})
   nightshift_use_pch(${name} nightshift_test_pch)
