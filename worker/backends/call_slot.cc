@@ -21,6 +21,11 @@ int64_t Milliseconds(MonotonicTime from, MonotonicTime to) {
   return std::max<int64_t>(0, absl::ToInt64Milliseconds(to - from));
 }
 
+bool IsConnecting(Transport transport) {
+  return transport == Transport::kConnectFailed || transport == Transport::kResolveFailed ||
+         transport == Transport::kTlsFailed;
+}
+
 // To a hundredth: what is shown of a mean has no more digits that mean anything.
 double RoundedMilliseconds(double milliseconds) { return std::round(milliseconds * 100) / 100; }
 
@@ -344,6 +349,10 @@ CallOutcome CallSlot::TakeFinished(CURLcode code, absl::Time wall_now) {
     outcome.transport = Transport::kComplete;
   } else {
     TransportResult result = DescribeTransfer(DescribeEnd(code));
+    // It had a connection once, which died; what failed is libcurl's own try to make another.
+    if (sending_ && IsConnecting(result.transport)) {
+      result = {Transport::kStaleConnection, kStaleConnectionWords};
+    }
     outcome.transport = result.transport;
     outcome.transport_detail = std::move(result.detail);
   }

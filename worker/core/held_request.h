@@ -19,10 +19,11 @@ namespace nightshift {
 
 struct HeldRequest {
   enum class Place {
-    kBuffered,  // in its backend's list
-    kInFlight,  // `call` is under way
-    kWaiting,   // in the retry queue until `due`; holds no slot
-    kDoubted,   // it has failed, and it is not known yet whose fault that was; holds no slot
+    kBuffered,   // in its backend's list
+    kInFlight,   // `call` is under way
+    kWaiting,    // in the retry queue until `due`; holds no slot
+    kDoubted,    // it has failed, and it is not known yet whose fault that was; holds no slot
+    kSuspected,  // in its backend's list of suspects, until it is its turn
   };
 
   RequestKey key;

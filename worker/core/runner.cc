@@ -48,6 +48,9 @@ void Runner::Impl::Detach(HeldRequest* request) {
     case HeldRequest::Place::kBuffered:
       backends[request->backend].buffered.Remove(request);
       break;
+    case HeldRequest::Place::kSuspected:
+      backends[request->backend].suspects.Remove(request);
+      break;
     case HeldRequest::Place::kWaiting:
       retries.Remove(request);
       --backends[request->backend].waiting;
@@ -86,6 +89,7 @@ void Runner::Impl::Return(HeldRequest* request, absl::string_view why) {
 void Runner::Impl::ReturnUnstarted(int index, absl::string_view why) {
   Backend& backend = backends[index];
   while (!backend.buffered.empty()) Return(backend.buffered.first(), why);
+  while (!backend.suspects.empty()) Return(backend.suspects.first(), why);
   if (backend.waiting == 0) return;
   std::vector<HeldRequest*> waiting;
   retries.ForEach([&](HeldRequest* request) {
@@ -119,7 +123,8 @@ void Runner::Impl::GiveAway(const RequestKey& key) {
 void Runner::Impl::Settle(int backend, MonotonicTime now) {
   Fill(backend, now);
   // It has turned out that it would be long before the next call.
-  if (!backends[backend].buffered.empty() && HandsBack(backends[backend], now)) {
+  const bool waits = !backends[backend].buffered.empty() || !backends[backend].suspects.empty();
+  if (waits && HandsBack(backends[backend], now)) {
     OnBackendChanged(backend, now);
   }
   SendReturned();

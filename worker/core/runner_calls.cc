@@ -73,10 +73,10 @@ absl::Duration Runner::Impl::PacedFor(const Backend& backend, MonotonicTime now)
                        : absl::ZeroDuration();
 }
 
-bool Runner::Impl::MustWait(Backend& backend, MonotonicTime now) {
+bool Runner::Impl::MustWait(Backend& backend, HeldRequest* next, MonotonicTime now) {
   backend.paced = false;
   if (!backend.pacer.active()) return false;
-  backend.paced_until = backend.pacer.ReadyAt(SizeOf(backend, backend.buffered.first()), now);
+  backend.paced_until = backend.pacer.ReadyAt(SizeOf(backend, next), now);
   backend.paced = backend.paced_until > now;
   return backend.paced;
 }
@@ -109,15 +109,18 @@ Pacer::Reservation Runner::Impl::TellLimits(const Call& call, const CallOutcome&
 
 void Runner::Impl::Fill(int index, MonotonicTime now) {
   Backend& backend = backends[index];
-  if (backend.buffered.empty() || !TakesCalls(backend) || !MayStart(now)) return;
-  while (!backend.buffered.empty()) {
+  if (backend.buffered.empty() && backend.suspects.empty()) return;
+  if (!TakesCalls(backend) || !MayStart(now)) return;
+  while (true) {
     if (backend.breaker.state() == Breaker::State::kProbing) {
       if (!backend.breaker.probe_free()) return;
     } else if (backend.in_flight >= backend.limiter->limit()) {
       return;
     }
-    if (MustWait(backend, now)) return;
-    Start(backend.buffered.PopFront(), now);
+    HeldRequest* next = NextToStart(backend);
+    if (next == nullptr || MustWait(backend, next, now)) return;
+    Detach(next);
+    Start(next, now);
   }
 }
 
@@ -136,6 +139,7 @@ void Runner::Impl::Start(HeldRequest* request, MonotonicTime now) {
   call.request = request;
   call.backend = request->backend;
   call.started = now;
+  NoteStart(backend, &call);
   if (backend.breaker.state() == Breaker::State::kProbing) {
     call.probe = true;
     backend.breaker.OnProbeStarted();
@@ -157,6 +161,7 @@ void Runner::Impl::OnEnd(const Call& call, CallOutcome&& outcome, MonotonicTime 
   Backend& backend = backends[call.backend];
   --backend.in_flight;
   if (call.probe) backend.breaker.OnProbeEnded();
+  NoteEnd(backend, call, outcome, now);
   if (call.request == nullptr) {
     backend.limiter->OnDrop(call.started, now);
     backend.pacer.OnDropped(call.reservation, now);
@@ -205,6 +210,8 @@ void Runner::Impl::OnAnswer(const Call& call, CallOutcome&& outcome, Classificat
   NoteAnswer(backend, now);
   // Those that failed before this call began failed by themselves.
   ChargeDoubts(backend, call.started);
+  if (!suspicions.empty()) suspicions.erase(call.request->key);
+  if (!backend.breaks.empty()) ForgiveSurvived(backend, call.started, now);
   backend.budget.OnSuccess();
   backend.finished.Add(1, now);
   backend.tokens.Add(completion_tokens, now);
@@ -287,6 +294,8 @@ void Runner::Impl::OnFailure(const Call& call, CallOutcome&& outcome, Classifica
   } else {
     backend.limiter->OnDrop(call.started, now);
   }
+  const bool broke = BrokeOff(outcome);
+  if (broke) CountBreak(call, now);
   const bool asking = backend.breaker.state() == Breaker::State::kProbing;
   const bool probing = asking && call.probe;
   bool changed = false;
@@ -303,7 +312,7 @@ void Runner::Impl::OnFailure(const Call& call, CallOutcome&& outcome, Classifica
     if (probing) {
       outcome.retry_after = std::max(outcome.retry_after, kProbeAgain);
       // Else the last few of a job that fail every time would keep it for ever.
-      if (outcome.http_status >= 500 && !PardonsProbe(call.request->key)) {
+      if ((outcome.http_status >= 500 || broke) && !PardonsProbe(call.request->key)) {
         what.verdict = Verdict::kRetry;
       }
     }
@@ -312,6 +321,7 @@ void Runner::Impl::OnFailure(const Call& call, CallOutcome&& outcome, Classifica
     AddDoubt(call.request, std::move(outcome), std::move(what), now);
     return;
   }
+  if (broke) what.verdict = JudgeBreak(call, what.verdict);
   Record(call.request, std::move(outcome), std::move(what));
   if (changed) OnBreakerChanged(call.backend, now);
 }
@@ -319,12 +329,14 @@ void Runner::Impl::OnFailure(const Call& call, CallOutcome&& outcome, Classifica
 void Runner::Impl::OnStale(const Call& call, CallOutcome&& outcome, Classification&& what,
                            MonotonicTime now) {
   HeldRequest* request = call.request;
-  if (request->retried_now) {
+  // The server may have died of it, however idle the connection was.
+  if (request->retried_now || call.lone) {
     what.verdict = Verdict::kRetry;
     OnFailure(call, std::move(outcome), std::move(what), now);
     return;
   }
   request->retried_now = true;
+  CountBreak(call, now);
   Backend& backend = backends[call.backend];
   backend.limiter->OnDrop(call.started, now);
   request->place = HeldRequest::Place::kBuffered;

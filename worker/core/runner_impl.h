@@ -1,7 +1,7 @@
 // The runner's inside, shared by its source files: runner.cc (what happens), runner_stream.cc (the
 // coordinator's messages and what is sent), runner_calls.cc (starting calls and what their ends
-// mean), runner_doubts.cc (whose fault a failure was), runner_report.cc (what is said about the
-// backends).
+// mean), runner_doubts.cc (whose fault a failure was), runner_suspects.cc (requests that may kill
+// their server), runner_report.cc (what is said about the backends).
 #ifndef NIGHTSHIFT_WORKER_CORE_RUNNER_IMPL_H_
 #define NIGHTSHIFT_WORKER_CORE_RUNNER_IMPL_H_
 
@@ -55,6 +55,20 @@ inline constexpr size_t kPardonedMax = 10'000;
 // So often in a row a request may be the one that a broken backend is asked with, and fail. Then it
 // is charged: at some twenty seconds each an outage is over by then, or others took the request.
 inline constexpr int kFailedProbesMax = 20;
+// From so many broken calls on a request is a suspect: it may be the one that kills its server.
+inline constexpr int kSuspectFrom = 2;
+// So many suspects are called at a time: with more of them fewer rounds are needed to call them
+// all, and more to call those one by one that were there when the server died again.
+inline constexpr int kSuspectsMax = 16;
+// From so many broken calls on a suspect is called with no other.
+inline constexpr int kLoneFrom = 3;
+// A server that answers a call so long after another one broke has lived through that: what it had
+// sent before it died would be here by then.
+inline constexpr absl::Duration kSurvivedAfter = absl::Seconds(1);
+// From so many of those on a request's broken calls are charged, whatever else breaks.
+inline constexpr int kSurvivedMax = 3;
+// So many broken calls of a backend can turn out to be survived; older ones count.
+inline constexpr size_t kBreaksMax = 1000;
 // A backend that has refused every call for so long is called by that name, and then in the log.
 inline constexpr absl::Duration kRefusesShown = absl::Seconds(10);
 inline constexpr absl::Duration kRefusesLogged = absl::Seconds(60);
@@ -83,6 +97,19 @@ struct Runner::Impl {
     MonotonicTime ended;
   };
 
+  // A call that broke, at a server that may have died or not.
+  struct Break {
+    MonotonicTime at;
+    RequestKey key;
+  };
+
+  // What speaks against a request that has not been answered since.
+  struct Suspicion {
+    int broken = 0;       // calls that broke, and the server may have died
+    int survived = 0;     // calls that broke, and it had not
+    MonotonicTime since;  // the first that broke
+  };
+
   struct Backend {
     Backend(PacerOptions options, std::string account_name)
         : account(std::move(account_name)), pacer(std::move(options)) {}
@@ -100,8 +127,13 @@ struct Runner::Impl {
     bool paced = false;
     MonotonicTime paced_until;
     RequestList buffered;
-    int waiting = 0;           // in the retry queue
-    std::deque<Doubt> doubts;  // by `ended`
+    int waiting = 0;                             // in the retry queue
+    std::deque<Doubt> doubts;                    // by `ended`
+    RequestList suspects;                        // that wait for their turn
+    int suspects_out = 0;                        // in flight, also those that nobody wants any more
+    bool lone_out = false;                       // one of them is called alone
+    std::optional<MonotonicTime> lone_broke_at;  // last
+    std::deque<Break> breaks;                    // by `at`, at most kBreaksMax
     // Since then it has answered no call and refused each, with these words.
     std::optional<MonotonicTime> refuses_since;
     std::string refusal;
@@ -118,6 +150,8 @@ struct Runner::Impl {
     int backend = 0;
     MonotonicTime started;
     bool probe = false;
+    bool suspect = false;
+    bool lone = false;  // … of those that are called alone
     Pacer::Reservation reservation;
   };
 
@@ -170,8 +204,8 @@ struct Runner::Impl {
   void LookAtSpool(MonotonicTime now);
   // Nothing outside the backends speaks against new calls.
   bool MayStart(MonotonicTime now) const;
-  // The next request must wait for the pacer.
-  bool MustWait(Backend& backend, MonotonicTime now);
+  // The request must wait for the pacer.
+  bool MustWait(Backend& backend, HeldRequest* next, MonotonicTime now);
   // How long it has to; zero: not at all.
   static absl::Duration PacedFor(const Backend& backend, MonotonicTime now);
   static const Pacer::Size& SizeOf(Backend& backend, HeldRequest* request);
@@ -218,6 +252,22 @@ struct Runner::Impl {
   // What every event ends with: free slots filled, results and reports sent.
   void Settle(int backend, MonotonicTime now);
 
+  // --- runner_suspects.cc
+  // The connection broke, and the server may have seen the request.
+  static bool BrokeOff(const CallOutcome& outcome);
+  int BrokenCalls(const RequestKey& key) const;
+  // No other suspect keeps it from being called.
+  bool IsTurn(const Backend& backend, const HeldRequest& request) const;
+  // Still in its list; null when there is none, or none whose turn it is.
+  HeldRequest* NextToStart(Backend& backend);
+  void NoteStart(Backend& backend, Call* call) const;
+  void NoteEnd(Backend& backend, const Call& call, const CallOutcome& outcome, MonotonicTime now);
+  void CountBreak(const Call& call, MonotonicTime now);
+  // Of a call whose break has been counted: whether it is charged, given what else speaks for it.
+  Verdict JudgeBreak(const Call& call, Verdict usual) const;
+  // A call that began at `started` has been answered.
+  void ForgiveSurvived(Backend& backend, MonotonicTime started, MonotonicTime now);
+
   // --- runner.cc
   HeldRequest* FindRequest(const RequestKey& key);
   // Takes the request out of list or queue, or leaves its call without an owner.
@@ -257,8 +307,9 @@ struct Runner::Impl {
   absl::flat_hash_map<RequestKey, std::unique_ptr<HeldRequest>> requests;
   absl::flat_hash_map<CallId, Call> calls;
   RetryQueue retries;
-  absl::flat_hash_map<RequestKey, int> pardons;        // at most kPardonedMax
-  absl::flat_hash_map<RequestKey, int> failed_probes;  // likewise
+  absl::flat_hash_map<RequestKey, int> pardons;           // at most kPardonedMax
+  absl::flat_hash_map<RequestKey, int> failed_probes;     // likewise
+  absl::flat_hash_map<RequestKey, Suspicion> suspicions;  // likewise
   Outbox outbox;
   // What requests and results belong to: told by the Welcome, or the spool's last. Empty: not
   // known, and nothing is held.

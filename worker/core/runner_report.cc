@@ -66,7 +66,8 @@ std::string Runner::Impl::WaitingFor(const Backend& backend, MonotonicTime now) 
                         HumanSize(outbox.bytes()), ")");
   }
   if (spool_blocked) return options.spool->WaitingFor();
-  const bool holds = backend.in_flight + backend.waiting + backend.buffered.size() > 0;
+  const bool holds =
+      backend.in_flight + backend.waiting + backend.buffered.size() + backend.suspects.size() > 0;
   if (holds && backend.refuses_since.has_value() && now - *backend.refuses_since >= kRefusesShown) {
     return absl::StrCat("room at the backend, which has answered no call for ",
                         HumanDuration(now - *backend.refuses_since),
@@ -82,6 +83,11 @@ std::string Runner::Impl::WaitingFor(const Backend& backend, MonotonicTime now) 
     return absl::StrCat("the time of ", WithCommas(backend.waiting),
                         backend.waiting == 1 ? " request that waits" : " requests that wait",
                         " to be tried again");
+  }
+  if (!backend.suspects.empty() && backend.buffered.empty()) {
+    return absl::StrCat("the turn of ", WithCommas(backend.suspects.size()),
+                        backend.suspects.size() == 1 ? " request that" : " requests, of which one",
+                        " may kill its server; they are called a few at a time");
   }
   return "";
 }
@@ -109,6 +115,7 @@ std::string Runner::Impl::Explain(const Backend& backend, absl::string_view limi
 bool Runner::Impl::RunsLow(const Backend& backend, MonotonicTime now) const {
   if (HandsBack(backend, now)) return false;
   const int free_slots = std::max(0, ReportedLimit(backend, now) - backend.in_flight);
+  // Without suspects that wait for their turn: the free slots are not for them.
   const int buffered = backend.buffered.size() + backend.waiting;
   if (buffered < free_slots) return true;
   if (backend.breaker.state() != Breaker::State::kClosed) return false;
@@ -177,7 +184,7 @@ void Runner::Impl::ReportNow(MonotonicTime now) {
     *entry.mutable_info() = Info(backend);
     entry.set_limit(ReportedLimit(backend, now));
     entry.set_in_flight(backend.in_flight);
-    entry.set_buffered(backend.buffered.size() + backend.waiting);
+    entry.set_buffered(backend.buffered.size() + backend.suspects.size() + backend.waiting);
     entry.set_requests_per_second(backend.finished.PerSecond(now));
     entry.set_tokens_per_second(backend.tokens.PerSecond(now));
     entry.set_latency_seconds(backend.latency.value());

@@ -221,6 +221,10 @@ void Runner::Impl::OnRecall(const v1::Recall& recall, MonotonicTime now) {
     if (backend.buffered.last()->kept != nullptr) break;
     Return(backend.buffered.last(), "others can start it sooner");
   }
+  for (; count > 0 && !backend.suspects.empty(); --count) {
+    if (backend.suspects.last()->kept != nullptr) break;
+    Return(backend.suspects.last(), "others can start it sooner");
+  }
   // Then those that were refused and wait to be tried again, the last one first.
   std::vector<HeldRequest*> waiting;
   retries.ForEach([&](HeldRequest* request) {

@@ -359,6 +359,19 @@ TEST(EventLoopTest, ConnectionThatDiesOnReuseIsToldApartAndTheNextIsAFreshOne) {
   EXPECT_EQ(fixture.Call(LoopFixture::Chat()).transport, Transport::kComplete);
 }
 
+// libcurl then tries to connect by itself; that nobody listens says nothing about the request.
+TEST(EventLoopTest, ServerThatDiesOfACallOnAKeptConnectionHasSeenIt) {
+  ScriptedServer server([](const Request& request) {
+    if (request.number_on_connection > 0) return Reply{.bytes = "", .then = Then::kDie};
+    return Whole();
+  });
+  LoopFixture fixture({LoopFixture::Spec(server.url())});
+  EXPECT_EQ(fixture.Call(LoopFixture::Chat()).transport, Transport::kComplete);
+  EXPECT_EQ(fixture.Call(LoopFixture::Chat()).transport, Transport::kStaleConnection);
+  EXPECT_EQ(server.requests().size(), 2u);
+  EXPECT_EQ(fixture.Call(LoopFixture::Chat()).transport, Transport::kConnectFailed);
+}
+
 // After a restart of the server every pooled connection is dead. A call is either answered or told
 // apart from a failure of the backend, and then goes through; it is sent once in either case.
 TEST(EventLoopTest, PoolOfDeadConnectionsDoesNotLookLikeABrokenBackend) {

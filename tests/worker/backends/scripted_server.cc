@@ -212,6 +212,10 @@ bool ScriptedServer::SendReply(int fd, const Reply& reply) {
     case Then::kHang:
       open_[fd].hung = true;
       return true;
+    case Then::kDie:
+      close(listener_);
+      listener_ = -1;
+      [[fallthrough]];
     case Then::kReset: {
       const linger at_once = {1, 0};
       setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));

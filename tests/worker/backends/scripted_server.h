@@ -24,7 +24,8 @@ class ScriptedServer {
     int connection = 0;            // from 0, in order of arrival
     int number_on_connection = 0;  // from 0
   };
-  enum class Then { kKeep, kClose, kReset, kHang };
+  // kDie: a reset, and no connection is taken any more.
+  enum class Then { kKeep, kClose, kReset, kHang, kDie };
   struct Reply {
     std::string bytes;        // the whole response, status line included
     Then then = Then::kKeep;  // what becomes of the connection
