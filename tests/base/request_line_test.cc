@@ -83,7 +83,7 @@ TEST(BatchLineTest, WithoutCustomIdTheLineNamesIt) {
       "request-7");
 }
 
-// R50, R46: each part of the line is looked at, and the refusal names it.
+// Each part of the line is looked at, and the refusal names it.
 TEST(BatchLineTest, MissingAndWrongTypedPartsAreRefused) {
   EXPECT_EQ(
       Refusal(absl::StrCat(R"({"custom_id":"a","url":"/v1/completions","body":)", kChat, "}")),
@@ -127,7 +127,7 @@ TEST(BatchLineTest, ShapeThatEveryServerRefusesIsRefused) {
             "a|body.model|expected a string, found a number");
 }
 
-// R44: a stream cannot be recorded as one answer.
+// A stream cannot be recorded as one answer.
 TEST(BatchLineTest, StreamTrueIsRefusedWithTheFlagThatHelps) {
   EXPECT_THAT(Refusal(Batch(R"({"stream":true,"messages":[{"role":"user"}]})")),
               AllOf(StartsWith("a|body.stream|"), HasSubstr("--stream")));

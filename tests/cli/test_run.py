@@ -115,7 +115,7 @@ class Success(CliCase):
 
 
 class Again(CliCase):
-    # R16: the same command is the same job.
+    # The same command is the same job.
     def test_when_all_is_done_the_files_are_written_again_without_a_call(self):
         self.write("in.jsonl", prompts(20))
         sim = self.sim()
@@ -132,7 +132,7 @@ class Again(CliCase):
         with open(self.path("in.results.jsonl"), "rb") as handle:
             self.assertEqual(handle.read(), first)
 
-    # R28: no answer is attached to another prompt.
+    # No answer is attached to another prompt.
     def test_an_edited_input_is_refused_while_the_old_job_has_the_file(self):
         self.write("in.jsonl", prompts(5))
         self.assertEqual(self.nightshift("run", "in.jsonl", "--backend", "sim")[0], 0)
@@ -218,7 +218,7 @@ class Refused(CliCase):
         self.assertEqual(code, 2)
         self.assertIn("--backend sim", err)
 
-    # R39: found before anything runs.
+    # Found before anything runs.
     def test_an_unknown_model_names_those_that_are_there(self):
         sim = self.sim("--models", "alpha,beta")
         self.write("in.jsonl", prompts(2))
@@ -301,6 +301,21 @@ class Outcomes(CliCase):
         self.assertRegex(err, r"1  invalid request +e\.g\. bad: ")
         self.assertRegex(err, r"errors job_\w+ --class invalid_request")
         self.assertEqual([e["custom_id"] for e in read_jsonl(self.path("in.errors.jsonl"))], ["bad"])
+
+    # Without one answer it ends as well, and says why; so it does when it is run again.
+    def test_a_run_of_failures_ends_with_three_and_an_errors_file(self):
+        self.write("in.jsonl", prompts(3, '<<{\\"status\\":400}>> %d'))
+        sim = self.sim()
+        for _ in range(2):
+            code, _, err = self.nightshift("run", "in.jsonl", "--backend", sim.url)
+            self.assertEqual(code, 3, err)
+            self.assertIn("0 succeeded, 3 failed.", err)
+            self.assertRegex(err, r"3  invalid request +e\.g\. request-1: ")
+            self.assertIn("in.errors.jsonl (3 lines)", err)
+            self.assertEqual([e["custom_id"] for e in read_jsonl(self.path("in.errors.jsonl"))],
+                             ["request-1", "request-2", "request-3"])
+            self.assertEqual(read_jsonl(self.path("in.results.jsonl")), [])
+            self.assertEqual(len(self.sim_calls()), 3)
 
     def test_the_error_policy_ends_with_four(self):
         self.write("in.jsonl", prompts(60, '<<{\\"status\\":400}>> %d'))

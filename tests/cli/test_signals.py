@@ -23,7 +23,7 @@ class Stopping(CliCase):
             self.eventually(lambda: len(self.sim_calls()) >= count, "calls are answered")
         return process
 
-    # R15, R20: it goes on where it was; nothing that was queued is lost or asked twice.
+    # It goes on where it was; nothing that was queued is lost or asked twice.
     def test_the_first_interrupt_waits_for_calls_in_flight_and_the_same_command_resumes(self):
         process = self.begin(count=4)
         started = time.monotonic()

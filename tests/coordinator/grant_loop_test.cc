@@ -229,7 +229,6 @@ TEST_F(GrantLoopTest, WhatAClosedStreamWasToGetGoesToAnother) {
   EXPECT_EQ(closed->requests(), 0);
 }
 
-// R3.
 // Neither lost nor answered with an invention: the job waits for a person, its other requests and
 // other jobs go on.
 TEST_F(GrantLoopTest, RowThatCannotBeReadPausesItsJob) {

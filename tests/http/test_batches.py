@@ -195,7 +195,7 @@ class Running(ApiCase):
         self.assertEqual(self.content(batch["output_file_id"]).status, 404)
         self.assertEqual(run("results", job, "--coordinator", self.coordinator.address)[1].encode(), whole)
 
-    # R35: a file is named when all of it can be read.
+    # A file is named when all of it can be read.
     def test_a_file_can_be_read_the_moment_it_is_named(self):
         self.start_worker()
         batch_id = self.created(self.uploaded(requests(300)))
@@ -252,6 +252,45 @@ class Running(ApiCase):
         self.assertEqual((len(output), len(output) + len(errors)), (counts["completed"], 400))
         self.assertEqual({line["error"]["code"] for line in errors}, {"batch_expired"})
         self.assertEqual(self.call("POST", f"/v1/batches/{batch_id}/cancel").status, 409)
+
+    # Its end is the one that is shown, and stays.
+    def test_a_batch_that_its_error_policy_stops_is_shown_as_failed(self):
+        self.start_worker("--latency", "20ms", concurrency=2)
+        batch_id = self.created(self.uploaded(requests(300, '<<{"status":400}>> %d')),
+                                nightshift={"stop_on_error_rate": 0.5})
+        batch = self.until(batch_id, "finalizing", *ENDS)
+        self.assertEqual(batch["status"], "failed")
+        self.assertIsNotNone(batch["failed_at"])
+        for name in ("finalizing_at", "completed_at", "cancelled_at", "expired_at"):
+            self.assertIsNone(batch[name], name)
+        counts = batch["request_counts"]
+        self.assertEqual((counts["total"], counts["completed"]), (300, 0))
+        self.assertIsNone(batch["output_file_id"])
+        lines = self.lines(batch["error_file_id"])
+        self.assertEqual([line["custom_id"] for line in lines], [f"r{i}" for i in range(300)])
+        rejected = [line for line in lines if line["response"]]
+        self.assertEqual({line["response"]["status_code"] for line in rejected}, {400})
+        self.assertEqual({line["error"]["code"] for line in lines if not line["response"]}, {"job_stopped"})
+        self.assertEqual(counts["failed"], len(rejected))
+        self.assertEqual(self.batch(batch_id), batch)
+        self.coordinator.kill()
+        self.start_coordinator()
+        self.assertEqual(self.batch(batch_id), batch)
+
+    # Whatever was still to be done for its files is done by the next process.
+    def test_a_crash_right_after_the_last_answer(self):
+        self.start_worker()
+        count = 3000
+        batch_id = self.created(self.uploaded(requests(count) + requests(1, '<<{"status":400}>>').replace("r0", "bad")))
+        self.eventually(lambda: sum(self.batch(batch_id)["request_counts"].values()) == 2 * (count + 1), "all answers")
+        self.coordinator.kill()
+        self.start_coordinator()
+        batch = self.until(batch_id, *ENDS)
+        self.assertEqual((batch["status"], batch["request_counts"]),
+                         ("completed", {"total": count + 1, "completed": count, "failed": 1}))
+        self.assertEqual([line["custom_id"] for line in self.lines(batch["output_file_id"])],
+                         [f"r{i}" for i in range(count)])
+        self.assertEqual([line["custom_id"] for line in self.lines(batch["error_file_id"])], ["bad"])
 
     # Page by page while it runs: every line once, in order, and an end that is one.
     def test_results_as_they_come(self):

@@ -1,16 +1,22 @@
-"""Bodies reach the backend byte for byte, and each answer comes back at its request."""
+"""Bodies reach the backend byte for byte, each answer comes back at its request, and few of them are in memory."""
 import base64
 import hashlib
 import json
 import os
 import random
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from nightshift_testing import TestCase, Witness, read_jsonl, run
+from nightshift_testing import PROGRAM, Process, Sim, TestCase, Witness, chat_line, read_jsonl, run
 
 COUNT = int(os.environ.get("NIGHTSHIFT_BYTES_COUNT", "3000"))
+
+# Its input is so large, MiB, that it cannot be held within the bound: with little of it in memory it takes about
+# 160, of which most are the store's buffers, whatever the size of the input.
+LARGE_MIB, RESIDENT_MIB_MAX = 150, 220
+LARGE_LINES = 600
 
 
 def awkward_body(rng, number):
@@ -73,6 +79,34 @@ class AwkwardBodies(TestCase):
         self.assertEqual(len(witness.calls()), COUNT, "the second run made calls")
         with open(self.path("out.jsonl"), "rb") as handle:
             self.assertEqual(handle.read(), first)
+
+
+def peak_mib(pid):
+    """The largest resident size so far; 0 of a process that has ended."""
+    try:
+        with open(f"/proc/{pid}/status") as status:
+            return next((int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM")), 0)
+    except OSError:
+        return 0
+
+
+class LargeJob(TestCase):
+    def test_a_job_takes_no_more_memory_than_a_part_of_its_input(self):
+        filler = "x" * (LARGE_MIB * (1 << 20) // LARGE_LINES)
+        with open(self.path("in.jsonl"), "w") as handle:
+            handle.writelines(chat_line(f"r-{i}", filler) + "\n" for i in range(LARGE_LINES))
+        sim = self.start(Sim("--models", "m"))
+        process = self.start(Process([PROGRAM, "run", "in.jsonl", "--backend", sim.url, "--concurrency", "32"],
+                                     cwd=self.folder))
+        peak = 0
+        while process.process.poll() is None:
+            peak = max(peak, peak_mib(process.pid))
+            time.sleep(0.01)
+        self.assertEqual(process.wait(), 0, process.err)
+        print(f"{LARGE_MIB} MiB of input, {peak:.0f} MiB resident at most", file=sys.stderr)
+        self.assertGreater(peak, 0)
+        self.assertLess(peak, RESIDENT_MIB_MAX)
+        self.assertEqual(len(read_jsonl(self.path("in.results.jsonl"))), LARGE_LINES)
 
 
 if __name__ == "__main__":

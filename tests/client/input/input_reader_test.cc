@@ -57,7 +57,7 @@ std::string Chat(absl::string_view content) {
   return absl::StrCat(R"({"messages":[{"role":"user","content":")", content, "\"}]}");
 }
 
-// R47, R54, R55: what editors and tools leave in files is no reason to refuse them, and the line
+// What editors and tools leave in files is no reason to refuse them, and the line
 // numbers are those that an editor shows.
 TEST_F(InputReaderTest, MarkBlankLinesCarriageReturnsAndAMissingLastLineFeed) {
   EXPECT_THAT(ReadFile("a.jsonl", "\xEF\xBB\xBF{\"prompt\":\"a\"}\r\n\n  \t\r\n{\"prompt\":\"b\"}"),

@@ -204,7 +204,6 @@ TEST_F(CommitterTest, ShutdownCommitsWhatIsQueuedAndFolds) {
   EXPECT_EQ(world_->Control(job, JobCommand::Kind::kPause).code(), absl::StatusCode::kUnavailable);
 }
 
-// R25.
 TEST_F(CommitterTest, FailedCommitConfirmsNothingAndIsReportedOnce) {
   const JobNumber job = world_->SubmitJob(4);
   world_.reset();

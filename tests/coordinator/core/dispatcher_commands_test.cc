@@ -53,7 +53,6 @@ TEST_F(DispatcherCommands, InvalidLinesAreFailedFromTheStart) {
   EXPECT_EQ(State(1), v1::JOB_STATE_COMPLETED);
 }
 
-// R18
 TEST_F(DispatcherCommands, AJobOfInvalidLinesOnlyCompletesAtTheSeal) {
   JobCommand seal = Seal(1, 2);
   seal.invalid = {0, 1};
@@ -64,7 +63,6 @@ TEST_F(DispatcherCommands, AJobOfInvalidLinesOnlyCompletesAtTheSeal) {
   EXPECT_EQ(State(1), v1::JOB_STATE_COMPLETED);
 }
 
-// R36.
 TEST_F(DispatcherCommands, CancelRevokesAtOnceAndEndsInTheNextRound) {
   const JobNumber job = NewJob(100);
   const WorkerNumber worker = Connect("w");
@@ -89,7 +87,7 @@ TEST_F(DispatcherCommands, CancelRevokesAtOnceAndEndsInTheNextRound) {
   EXPECT_GT(Status(job).finished_at_ms(), 0);
 }
 
-// R29: whatever comes with the cancellation is kept, and the last answer wins over it.
+// Whatever comes with the cancellation is kept, and the last answer wins over it.
 TEST_F(DispatcherCommands, AnswersInTheSameCommitAsTheCancellationAreKept) {
   const JobNumber job = NewJob(2);
   const WorkerNumber worker = Connect("w");
@@ -109,7 +107,24 @@ TEST_F(DispatcherCommands, ACancellationThatComesWithTheLastAnswerIsTooLate) {
   EXPECT_EQ(Status(job).counts().succeeded(), 2);
 }
 
-// R30
+// What was on its way when the job was cancelled (that its first requests go out, an answer, a
+// failure, a change of mind) does not take it back to where it was.
+TEST_F(DispatcherCommands, ACancelledJobOnlyMovesForward) {
+  const JobNumber job = NewJob(10);
+  const WorkerNumber worker = Connect("w");
+  dispatcher->PlanGrants(clock.Now());
+  ASSERT_TRUE(Run(Kind::kCancel, job).ok());
+  ASSERT_EQ(State(job), v1::JOB_STATE_CANCELLING);
+  const Committed done =
+      Do({Answered(worker, {job, 0}), Failed(worker, {job, 1})},
+         {Command(Kind::kFrontier, job), Command(Kind::kResume, job), Command(Kind::kPause, job)});
+  for (const absl::Status& status : done.statuses) EXPECT_EQ(status.code(), kForbidden) << status;
+  ASSERT_EQ(done.plan.job_writes.size(), 1u);
+  EXPECT_EQ(done.plan.job_writes[0].record.state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(State(job), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(Status(job).counts().cancelled(), 10);
+}
+
 TEST_F(DispatcherCommands, CommandsThatAreSoAlreadyAreFine) {
   const JobNumber job = NewJob(5);
   EXPECT_TRUE(Run(Kind::kResume, job).ok());
@@ -141,7 +156,6 @@ TEST_F(DispatcherCommands, WhatTheStateForbidsIsRefusedWithASentence) {
   EXPECT_NE(std::string(deleting.message()).find("nightshift cancel"), std::string::npos);
 }
 
-// R6
 TEST_F(DispatcherCommands, AnUnknownJobIsAnotherErrorThanAWrongState) {
   for (const Kind kind : {Kind::kCancel, Kind::kPause, Kind::kResume, Kind::kExpire, Kind::kStop,
                           Kind::kReopen, Kind::kDelete, Kind::kFrontier}) {
@@ -233,7 +247,6 @@ TEST_F(DispatcherCommands, ExpiryKeepsWhatIsDone) {
   EXPECT_TRUE(dispatcher->ExpiredJobs(clock.Now(), clock.WallNow()).empty());
 }
 
-// R37.
 TEST_F(DispatcherCommands, StopFailsTheJobWithItsReason) {
   const JobNumber job = NewJob(3);
   JobCommand stop = Command(Kind::kStop, job);

@@ -5,7 +5,7 @@ namespace {
 
 using DispatcherRestart = DispatcherFixture;
 
-// R2, R11: what a coordinator had given out when it died, sent or not, is given out again.
+// What a coordinator had given out when it died, sent or not, is given out again.
 TEST_F(DispatcherRestart, WhatWasNeverLeasedGoesOutAtOnceAndHolesWait) {
   const JobNumber job = NewJob(100);
   const WorkerNumber worker = Connect("w");
@@ -229,7 +229,7 @@ TEST_F(DispatcherRestart, ACancellationInterruptedByACrashIsFinished) {
   EXPECT_FALSE(dispatcher->HasInternalWork());
 }
 
-// R17: an end that a crash of some older version left half written.
+// An end that a crash of some older version left half written.
 TEST_F(DispatcherRestart, AJobWithAllOutcomesIsCompletedAfterARestart) {
   const JobNumber job = NewJob(2);
   ConnectAndAnswer("w");

@@ -6,7 +6,7 @@ namespace {
 using Decided = ResultDecision::Kind;
 using DispatcherResults = DispatcherFixture;
 
-// R36: nobody has to be told for a job to end.
+// Nobody has to be told for a job to end.
 TEST_F(DispatcherResults, TheLastAnswerCompletesTheJobInTheSameCommit) {
   const JobNumber job = NewJob(2);
   const WorkerNumber worker = Connect("w");
@@ -169,7 +169,7 @@ TEST_F(DispatcherResults, TheLastChargedAttemptBecomesTheFailure) {
   EXPECT_EQ(State(1), v1::JOB_STATE_COMPLETED);
 }
 
-// R13: what comes back again and again must not leak anything.
+// What comes back again and again must not leak anything.
 TEST_F(DispatcherResults, UnchargedFailuresCountForNothing) {
   const JobNumber job = NewJob(1);
   const WorkerNumber worker = Connect("w");
@@ -234,7 +234,7 @@ TEST_F(DispatcherResults, ARejectionOfAnEarlierRunIsNoOutcomeOfThisOne) {
   EXPECT_EQ(Status(job).counts().in_flight(), 0);
 }
 
-// R10: what a stale worker says.
+// What a stale worker says.
 TEST_F(DispatcherResults, AFailureOfSomeoneWhoDoesNotHoldTheRequestIsDropped) {
   const JobNumber job = NewJob(1);
   const WorkerNumber lost = Connect("lost");

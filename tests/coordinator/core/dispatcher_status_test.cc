@@ -22,7 +22,7 @@ TEST_F(DispatcherStatus, SaysThatNoWorkerIsThere) {
   EXPECT_CONTAINS(Waiting(job), "worker w has not been heard of");
 }
 
-// R39: it says what it waits for.
+// It says what it waits for.
 TEST_F(DispatcherStatus, SaysThatNoBackendServesTheModel) {
   JobCommand seal = Seal(1, 10);
   seal.record.add_models("gpt-oss-120b");

@@ -17,7 +17,7 @@ class DispatcherWorkers : public DispatcherFixture {
   }
 };
 
-// R7, R1: a worker that is killed costs its lease time, not the job.
+// A worker that is killed costs its lease time, not the job.
 TEST_F(DispatcherWorkers, ASilentWorkerLosesItsLeasesAfterTheTimeToLive) {
   const JobNumber job = NewJob(100);
   Connect("dead");
@@ -33,7 +33,7 @@ TEST_F(DispatcherWorkers, ASilentWorkerLosesItsLeasesAfterTheTimeToLive) {
   EXPECT_EQ(Plan()[0], (RequestId{job, 0}));
 }
 
-// R8, R9: a lease lives as long as its worker, however long the calls take and wait.
+// A lease lives as long as its worker, however long the calls take and wait.
 TEST_F(DispatcherWorkers, ReportsKeepLeasesForEver) {
   const JobNumber job = NewJob(100);
   const WorkerNumber worker = Connect("w");
@@ -85,7 +85,6 @@ TEST_F(DispatcherWorkers, AReconnectWithinTheGraceKeepsTheLeases) {
   EXPECT_EQ(dispatcher->lapsed_leases(), 0);
 }
 
-// R11.
 TEST_F(DispatcherWorkers, LeasesLostOnTheWayAreFreeAtOnce) {
   const JobNumber job = NewJob(100);
   Connect("w");

@@ -8,7 +8,7 @@
 namespace nightshift {
 namespace {
 
-// R2, R17, R25: outcome, body and counters are one commit; before it or after it, never between.
+// Outcome, body and counters are one commit; before it or after it, never between.
 TEST(CrashTest, EveryCommitMayBeTheLast) {
   std::unique_ptr<Store> store;
   CrashEverywhere(

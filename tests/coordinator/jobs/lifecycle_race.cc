@@ -29,7 +29,8 @@ namespace {
 
 using Kind = JobCommand::Kind;
 
-// Watches what becomes durable: a job that has ended may change only into its next run.
+// Watches what becomes durable: a job that has ended may change only into its next run, and one
+// that is being cancelled only into one that is cancelled.
 class EndingsStore final : public Store {
  public:
   explicit EndingsStore(Store& inner) : inner_(inner) {}
@@ -49,6 +50,11 @@ class EndingsStore final : public Store {
         EXPECT_GT(now.run(), before->second.run())
             << now.id() << " was " << JobStateInfo(before->second.state()).word << " and becomes "
             << JobStateInfo(now.state()).word;
+      }
+      if (before != rows_.end() && before->second.state() == v1::JOB_STATE_CANCELLING) {
+        EXPECT_TRUE(now.state() == v1::JOB_STATE_CANCELLING ||
+                    now.state() == v1::JOB_STATE_CANCELLED)
+            << now.id() << " was cancelling and becomes " << JobStateInfo(now.state()).word;
       }
       if (JobHasEnded(now.state())) ++endings_[std::string(JobStateInfo(now.state()).word)];
       rows_[write.key] = std::move(now);

@@ -12,7 +12,7 @@
 namespace nightshift {
 namespace {
 
-// R5, R29, R31, R32, R42: one terminal state, counters that equal the rows, each request in exactly
+// One terminal state, counters that equal the rows, each request in exactly
 // one file, whatever happens at the instant of the last result.
 TEST(LifecycleRaceTest, AThousandJobsEndOnceWithEveryRequestInOneFile) {
   const std::unique_ptr<Store> store = NewMemoryStore();

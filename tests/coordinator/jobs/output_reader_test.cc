@@ -154,7 +154,6 @@ TEST_F(OutputReaderTest, RunningJobShowsWhatIsThereSoFar) {
   EXPECT_THAT(Read(Of(kErrors)), IsEmpty());
 }
 
-// R23.
 // A second read takes up what has finished behind the first one's back, and nothing twice.
 TEST_F(OutputReaderTest, CursorOfARunningJobLeavesOutNothing) {
   Submit(8);

@@ -104,7 +104,7 @@ TEST_F(RecoveryTest, EndedJobComesBackByItsRowAlone) {
   EXPECT_EQ(CountBits(bitmaps.at(0)), 5u);
 }
 
-// R14: however many have ended before it, the one that runs goes on. R12: and that they all have
+// However many have ended before it, the one that runs goes on. And that they all have
 // requests of the same names means nothing.
 TEST_F(RecoveryTest, TheNewestOfManyJobsGoesOn) {
   for (int i = 0; i < 200; ++i) world_->SubmitJob(2);
@@ -120,7 +120,7 @@ TEST_F(RecoveryTest, TheNewestOfManyJobsGoesOn) {
   EXPECT_EQ(world_->Lines(running, v1::ReadOutputRequest::RESULTS).size(), 10u);
 }
 
-// R26: a restart costs what is unfinished, not what is done.
+// A restart costs what is unfinished, not what is done.
 TEST_F(RecoveryTest, LoadingReadsNeitherRequestsNorOutcomes) {
   world_->SubmitJob(50);
   ASSERT_TRUE(world_->Answer(*world_->Lease(20)).ok());

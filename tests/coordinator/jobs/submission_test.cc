@@ -236,7 +236,6 @@ TEST_F(SubmissionTest, JobOfBadLinesAloneCompletesAtOnce) {
   world_->ExpectAuditAgrees(job);
 }
 
-// R4.
 TEST_F(SubmissionTest, SameTokenFindsTheFirstJob) {
   const v1::SubmitReply first = SubmitAll(Two(), false, "token-1");
   const size_t rows = RowsInStore();
@@ -257,7 +256,6 @@ TEST_F(SubmissionTest, TokenIsRememberedAcrossRestarts) {
   EXPECT_EQ(SubmitAll(Two(), false, "token-1").job().id(), first.job().id());
 }
 
-// R4.
 // The check in Seal and the making of the job are not one step: the loser is told of the winner.
 TEST_F(SubmissionTest, RaceOfTheSameTokenMakesOneJob) {
   auto a = Begin();
@@ -284,7 +282,7 @@ TEST_F(SubmissionTest, AbandonedSubmissionLeavesNothing) {
   EXPECT_EQ(RowsInStore(), 0u);
 }
 
-// R19: half an input is none.
+// Half an input is none.
 TEST_F(SubmissionTest, UnsealedRowsOfACrashAreDroppedAtStart) {
   // Not destroyed before the store is looked at: as if the process had died.
   auto lost = Begin();

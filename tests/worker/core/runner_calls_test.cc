@@ -180,7 +180,7 @@ TEST_F(RunnerCallsTest, AStaleConnectionIsForgivenOnce) {
   EXPECT_EQ(Results()[0].error_class(), v1::ERROR_CLASS_CONNECTION_ERROR);
 }
 
-// R66, R68: waiting for room is not failing, however often.
+// Waiting for room is not failing, however often.
 TEST_F(RunnerCallsTest, OverloadWaitsHereWithoutASlotAndWithoutAnAttempt) {
   Connect(1);
   Lease(0, 2);
@@ -241,7 +241,7 @@ TEST_F(RunnerCallsTest, OverloadShrinksTheLimitOnce) {
   EXPECT_EQ(LastReport().limit(), 27);
 }
 
-// R65, R67: only what speaks of room counts, not what is wrong with a request or the server.
+// Only what speaks of room counts, not what is wrong with a request or the server.
 TEST_F(RunnerCallsTest, OnlyOverloadAndTimeoutsShrinkTheLimit) {
   struct Row {
     CallOutcome outcome;
@@ -391,7 +391,7 @@ TEST_F(RunnerCallsTest, OutcomesOfUnknownCallsAreIgnored) {
   EXPECT_THAT(Results(), IsEmpty());
 }
 
-// R10: a call for what it has lost is given up.
+// A call for what it has lost is given up.
 TEST_F(RunnerCallsTest, RevokedRequestsVanish) {
   Connect(2);
   Lease(0, 5);

@@ -188,7 +188,6 @@ TEST_F(RunnerStreamTest, WithoutAGraceTheTimeToLiveCounts) {
   EXPECT_EQ(calls_.started.size(), 2u);
 }
 
-// R10.
 // Stopped and woken, it finds answers, and free slots for what others may have by now; the stream
 // still looks sound.
 TEST_F(RunnerStreamTest, AfterStandingStillItAsksWhatIsItsOwnBeforeItCalls) {
