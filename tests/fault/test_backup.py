@@ -28,10 +28,12 @@ class Restored(TestCase):
         self.witness = self.start(Witness(self.folder, "--latency", "0.05"))
         self.data = self.path("data")
 
-    def job(self, prefix):
-        """A file of requests, and what each must be answered."""
+    def job(self, prefix, held=0):
+        """A file of requests, and what each must be answered. The first call for the last one takes `held`
+        seconds: until then the job is not done, however late the test gets to look."""
         ids = [f"{prefix}-{i}" for i in range(REQUESTS)]
-        lines = [chat_line(c, f'<<{{"key":"{c}"}}>> say {c}') for c in ids]
+        faults = {ids[-1]: {"delay": held, "times": 1}} if held else {}
+        lines = [chat_line(c, f'<<{json.dumps({"key": c, **faults.get(c, {})})}>> say {c}') for c in ids]
         expected = {}
         for custom_id, line in zip(ids, lines):
             body = line[line.index('"body": ') + len('"body": '):-1]
@@ -52,7 +54,7 @@ class Restored(TestCase):
         return {r["custom_id"]: r["response"]["body"]["choices"][0]["message"]["content"] for r in results}
 
     def test_a_fleet_goes_on_from_a_backup_that_was_made_while_it_worked(self):
-        source, expected = self.job("a")
+        source, expected = self.job("a", held=8)
         coordinator = self.start(Coordinator(self.data, "--lease-ttl", "5s"))
         where = ("--coordinator", coordinator.address)
         worker = self.start(Worker(coordinator.address, self.witness.url, "--name", "w", "--concurrency", "16",
@@ -107,7 +109,7 @@ class Restored(TestCase):
         print(f"backup had {len(had)} of {REQUESTS}; called after it {len(again)}", file=sys.stderr)
 
     def test_a_run_goes_on_from_a_backup(self):
-        source, expected = self.job("a")
+        source, expected = self.job("a", held=3600)
         command = ["run", source, "--backend", self.witness.url, "--data-dir", self.data,
                    "-o", self.path("out.jsonl"), "--errors", self.path("err.jsonl"), "--concurrency", "16"]
         running = self.start(Process([PROGRAM, *command], cwd=self.folder))
