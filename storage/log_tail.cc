@@ -14,6 +14,9 @@ namespace {
 constexpr size_t kBlockBytes = 32768;
 constexpr size_t kHeaderBytes = 7;
 constexpr size_t kTypeOffset = 6;
+// A whole record, and the first, middle and last piece of one; logs are not recycled here.
+constexpr uint32_t kFirstType = 1;
+constexpr uint32_t kLastType = 4;
 
 std::array<uint32_t, 256> MakeCrcTable() {
   std::array<uint32_t, 256> table{};
@@ -43,8 +46,10 @@ bool ChecksumHolds(absl::string_view block, size_t at, size_t length) {
 bool WholeRecordAt(absl::string_view block, size_t at) {
   const uint32_t type = Byte(block, at + kTypeOffset);
   const size_t length = LengthAt(block, at);
-  return type != 0 && length > 0 && at + kHeaderBytes + length <= block.size() &&
-         ChecksumHolds(block, at, length);
+  // Of a torn end some place may look like a record by chance; few are tried where the type has to
+  // fit.
+  return type >= kFirstType && type <= kLastType && length > 0 &&
+         at + kHeaderBytes + length <= block.size() && ChecksumHolds(block, at, length);
 }
 
 }  // namespace

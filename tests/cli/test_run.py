@@ -243,8 +243,9 @@ class Refused(CliCase):
 
     def test_wait_for_backend_waits_while_it_loads(self):
         self.write("in.jsonl", prompts(2))
+        never = self.sim("--loading", "1h")
+        self.assertEqual(self.nightshift("run", "in.jsonl", "--backend", never.url)[0], 5)
         sim = self.sim("--loading", "2s")
-        self.assertEqual(self.nightshift("run", "in.jsonl", "--backend", sim.url)[0], 5)
         code, _, err = self.nightshift("run", "in.jsonl", "--backend", sim.url, "--wait-for-backend", "60s")
         self.assertEqual(code, 0, err)
 

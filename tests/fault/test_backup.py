@@ -29,10 +29,10 @@ class Restored(TestCase):
         self.data = self.path("data")
 
     def job(self, prefix, held=0):
-        """A file of requests, and what each must be answered. The first call for the last one takes `held`
-        seconds: until then the job is not done, however late the test gets to look."""
+        """A file of requests, and what each must be answered. The very first call takes `held` seconds: until
+        then the job is not done, however late the test gets to look."""
         ids = [f"{prefix}-{i}" for i in range(REQUESTS)]
-        faults = {ids[-1]: {"delay": held, "times": 1}} if held else {}
+        faults = {ids[0]: {"delay": held, "times": 1}} if held else {}
         lines = [chat_line(c, f'<<{json.dumps({"key": c, **faults.get(c, {})})}>> say {c}') for c in ids]
         expected = {}
         for custom_id, line in zip(ids, lines):

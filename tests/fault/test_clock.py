@@ -70,16 +70,16 @@ class SetClock(TestCase):
         for offset in (HOUR, -HOUR):
             with self.subTest(offset=offset):
                 self.set_clock(0)
+                before = time.monotonic()
                 job = self.submit(200, "--deadline", "6s")
-                submitted = time.monotonic()
                 self.eventually(lambda: self.status(job)["counts"]["succeeded"] >= 4, "answers")
                 self.set_clock(offset)
                 code, _, err = run("watch", job, "--timeout", "60s", *self.where)
                 self.assertEqual(code, 4, err)
-                took = time.monotonic() - submitted
+                took = time.monotonic() - before
                 print(f"set by {offset:+d} s: expired after {took:.1f} s", file=sys.stderr)
                 self.assertEqual(self.status(job)["state"], "expired")
-                self.assertGreater(took, 5.5)
+                self.assertGreaterEqual(took, 6)
                 self.assertLess(took, 12)
                 # What was done stays, and each request is in one file.
                 for kind in ("results", "errors"):

@@ -3,7 +3,7 @@ small ones and another client reads results. What was acknowledged to a client i
 has one outcome, and the backend's log shows how soon work goes on and what was called twice.
 
 Sizes come from the environment; these are the gate's:
-NIGHTSHIFT_FLEET_REQUESTS (800 per job), NIGHTSHIFT_COORDINATOR_KILLS (2), NIGHTSHIFT_WORKER_KILLS (3),
+NIGHTSHIFT_FLEET_REQUESTS (2000 per job), NIGHTSHIFT_COORDINATOR_KILLS (2), NIGHTSHIFT_WORKER_KILLS (3),
 NIGHTSHIFT_BOTH_KILLS (1), NIGHTSHIFT_KILLS_PER_JOB (25), NIGHTSHIFT_QUIET_KILLS (1), NIGHTSHIFT_SEED.
 """
 import os
@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from fleet import Fleet, by_key, clerk, now, split_repeats, table, waits_after_death
 from nightshift_testing import TestCase
 
-REQUESTS = int(os.environ.get("NIGHTSHIFT_FLEET_REQUESTS", "800"))
+REQUESTS = int(os.environ.get("NIGHTSHIFT_FLEET_REQUESTS", "2000"))
 COORDINATOR_KILLS = int(os.environ.get("NIGHTSHIFT_COORDINATOR_KILLS", "2"))
 WORKER_KILLS = int(os.environ.get("NIGHTSHIFT_WORKER_KILLS", "3"))
 BOTH_KILLS = int(os.environ.get("NIGHTSHIFT_BOTH_KILLS", "1"))
@@ -32,8 +32,9 @@ DISPATCH_WITHIN = 5.0
 LEASED_AGAIN_WITHIN = 10.0
 # Of a job: calls made although an earlier one was answered, and its worker lived on or left a spool.
 REPEATED_MAX = 0.01
-# A job with more than this share done is left to finish: kills should meet work.
-LATE = 0.8
+# A job with less work left than for so long, seconds, is left to finish: the next kill waits for up to 1.5 and
+# what it killed is away for half a second, and then there must still be work.
+WORK_LEFT = 4.0
 # Of a job in the middle of which one worker dies: it outlasts the wait.
 QUIET_SECONDS = 12
 # How long a worker stays away that nobody starts again soon: until its requests are with others.
@@ -53,10 +54,10 @@ class KilledFleet(TestCase):
 
     # --- work -------------------------------------------------------------------------------------
     def keep_work_there(self):
-        """A large job that is in its first four fifths; the one before is checked."""
+        """A large job that is not done soon; the one before is checked."""
         if self.large and self.kills_of_job < KILLS_PER_JOB:
             counts = self.fleet.status(self.large[-1])["counts"]
-            if counts["total"] - counts["pending"] < LATE * counts["total"]:
+            if counts["pending"] > WORK_LEFT * SLOTS / LATENCY:
                 return
         if self.large:
             self.fleet.check_job(self.large[-1])

@@ -48,6 +48,11 @@ class Lifecycle(TestCase):
         return self.start(Worker(self.worker_address, self.witness.url, "--name", name, "--data-dir",
                                  self.path(name), "--concurrency", self.concurrency))
 
+    # For a job whose time counts from its submission.
+    def worker_is_ready(self):
+        code, _, err = run("watch", self.submit("ready", ["ready"]), *self.where)
+        self.assertEqual(code, 0, err)
+
     def submit(self, name, ids, *options, fault=None):
         """`fault`: what the backend does with every request, or a function of the custom_id."""
         of = fault if callable(fault) else lambda _: fault or {}
@@ -153,7 +158,8 @@ class Lifecycle(TestCase):
     def test_the_only_worker_is_killed_and_the_next_one_runs_the_rest(self):
         worker = self.fleet("--latency", "0.1")
         ids = [f"k-{i}" for i in range(64)]
-        job = self.submit("k", ids)
+        # Not done before the kill, whenever that comes.
+        job = self.submit("k", ids, fault=lambda c: {"delay": 3600, "times": 1} if c == "k-0" else {})
         self.eventually(lambda: self.status(job)["counts"]["succeeded"] >= 27, "27 answers")
         worker.kill()
         other = self.submit("o", ["o-1", "o-2"])
@@ -175,7 +181,7 @@ class Lifecycle(TestCase):
     def test_a_job_whose_only_worker_was_killed_is_cancelled_at_once(self):
         worker = self.fleet("--latency", "0.1", lease_ttl="60s")
         ids = [f"x-{i}" for i in range(64)]
-        job = self.submit("x", ids)
+        job = self.submit("x", ids, fault=lambda c: {"delay": 3600} if c == "x-63" else {})
         self.eventually(lambda: self.status(job)["counts"]["succeeded"] >= 10, "10 answers")
         worker.kill()
         self.control("cancel", job)
@@ -241,7 +247,8 @@ class Lifecycle(TestCase):
     def test_a_deadline_that_passes_while_the_worker_is_down_keeps_what_is_done(self):
         worker = self.fleet("--latency", "0.1")
         ids = [f"e-{i}" for i in range(60)]
-        job = self.submit("e", ids, "--deadline", "4s")
+        self.worker_is_ready()
+        job = self.submit("e", ids, "--deadline", "4s", fault=lambda c: {"delay": 3600} if c == "e-59" else {})
         self.eventually(lambda: self.status(job)["counts"]["succeeded"] >= 5, "5 answers")
         worker.kill()
         status = self.wait_for_state(job, "expired")
@@ -258,6 +265,7 @@ class Lifecycle(TestCase):
     def test_a_deadline_that_passes_while_the_coordinator_is_down_keeps_what_is_done(self):
         self.fleet("--latency", "0.1")
         ids = [f"d-{i}" for i in range(400)]
+        self.worker_is_ready()
         job = self.submit("d", ids, "--deadline", "2s")
         submitted = time.monotonic()
         self.eventually(lambda: self.status(job)["counts"]["succeeded"] >= 5, "5 answers")
