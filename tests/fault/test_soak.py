@@ -32,9 +32,9 @@ SEED = int(os.environ.get("NIGHTSHIFT_SEED", random.randrange(1 << 30)))
 
 # Their backends keep their names through all deaths: a coordinator has figures of each that it has heard of.
 VICTIMS = ("victim-0", "victim-1")
-LATENCY = 0.25
-CONCURRENCY = 4
-JOB = 150
+# Where memory is judged the store has to write its buffers out many times: the readers of a table stay in memory
+# until it is merged, and one such step would look like growth.
+LATENCY, CONCURRENCY, JOB = (0.1, 8, 600) if MINUTES >= 1 else (0.25, 4, 150)
 # Shorter than a large piece of memory: bodies that leak are seen.
 PROMPT_BYTES = 10_000
 FAULT_EVERY = 3.0 if MINUTES >= 1 else 1.0  # seconds, in the mean
